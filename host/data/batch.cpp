@@ -245,7 +245,7 @@ class BatchSource final : public Source {
         continue;
       }
       if (!is_id(raw[InputIds][s])) return wrong("input_ids", s, raw[InputIds][s], ids());
-      const int64_t position = positions.empty() ? static_cast<int64_t>(s) : positions[s];
+      const int64_t position = positions.empty() ? static_cast<int64_t>(learning_.counts_tokens ? s - first : s) : positions[s];
       if (position < 0 || position >= layout_.length) {
         return wrong("position_ids", s, position,
                      "positions of a row of " + std::to_string(layout_.length) + " are 0 to " + std::to_string(layout_.length - 1));

@@ -144,11 +144,41 @@ bool in_files(lua_State* L, const SourceFile& source) {
   return b.files->find(source.name) || std::ranges::any_of(source.aliases, [&](const std::string& alias) { return b.files->find(alias); });
 }
 
+/// Whether two tensors are there and have the same bytes.
+Result<bool> equal_in(const tensor_files::Reader& files, const tensor_files::Entry* a, const tensor_files::Entry* b) {
+  constexpr uint64_t most = uint64_t{1} << 18;
+  if (!a || !b || a->dtype != b->dtype || a->shape != b->shape) return false;
+  std::vector<std::byte> bytes[2];
+  for (uint64_t done = 0; done < a->bytes; done += most) {
+    for (auto* part : {&bytes[0], &bytes[1]}) part->resize(std::min(most, a->bytes - done));
+    TRY_STATUS(files.read_bytes(*a, done, bytes[0]));
+    TRY_STATUS(files.read_bytes(*b, done, bytes[1]));
+    if (bytes[0] != bytes[1]) return false;
+  }
+  return true;
+}
+
 // g:has(name): whether the model's files have a tensor of that name
 int has_tensor(lua_State* L) {
   SourceFile source;
   source.name = luaL_checkstring(L, 2);
   lua_pushboolean(L, !building(L).model->random && in_files(L, source));
+  return 1;
+}
+
+// g:same(a, b): whether the model's files have both tensors, with the same numbers
+int same_tensors(lua_State* L) {
+  const char *first = luaL_checkstring(L, 2), *second = luaL_checkstring(L, 3);
+  const Building& b = building(L);
+  SourceFile source;
+  source.name = first;
+  bool same = !b.model->random && in_files(L, source);
+  if (same) {
+    Result<bool> equal = equal_in(*b.files, b.files->find(first), b.files->find(second));
+    if (!equal) raise(L, equal.error());
+    same = *equal;
+  }
+  lua_pushboolean(L, same);
   return 1;
 }
 
@@ -366,6 +396,7 @@ int push_arguments(lua_State* L) {
   lua_settop(L, config);
 
   static constexpr luaL_Reg verbs[] = {{"has", has_tensor},
+                                       {"same", same_tensors},
                                        {"parameter", make_parameter},
                                        {"constant", make_constant},
                                        {"input", make_input},
@@ -400,6 +431,9 @@ int push_arguments(lua_State* L) {
 Status build_family(ModelConfig& model, const FamilyFolders& folders, RowDocuments documents, Graph& graph) {
   Family family = TRY(find_family(model.model_type, folders, model.origin));
   Sandbox& lua = *family.lua;
+  // transformers has ids of its own for what is not said, whatever the vocabulary.
+  if (model.folder.empty())
+    for (const char* token : {"bos_token_id", "eos_token_id", "pad_token_id"}) model.config.try_emplace(token);
   Building b;
   b.graph = &graph;
   b.model = &model;
@@ -444,9 +478,6 @@ Status build_family(ModelConfig& model, const FamilyFolders& folders, RowDocumen
   model.config["architectures"] = Value(List{Value(model.architecture)});
   model.fresh = std::move(b.fresh);
   model.config.erase("auto_map");
-  // transformers has ids of its own for what is not said, whatever the vocabulary.
-  if (model.folder.empty())
-    for (const char* token : {"bos_token_id", "eos_token_id", "pad_token_id"}) model.config.try_emplace(token);
   return ok();
 }
 

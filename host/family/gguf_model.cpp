@@ -141,6 +141,7 @@ Status name_in_gguf(Sandbox& lua, const ModelConfig& model, Graph& graph) {
           x.source.name = name(x.source.name, &heads);
           if (heads > 0) x.source.order.heads = heads;
           for (std::string& alias : x.source.aliases) alias = name(alias, &heads);
+          std::erase(x.source.aliases, x.source.name);
           x.source.hint.clear();
         }
         push_gguf(L, "ignored");

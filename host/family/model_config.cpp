@@ -1,4 +1,6 @@
 // The configuration of a model: from a recipe, a folder or a GGUF file, and what is saved of it.
+#include <algorithm>
+
 #include "host/base/gguf.hpp"
 #include "host/base/json.hpp"
 #include "host/base/tensor_files.hpp"
@@ -49,6 +51,8 @@ Result<ModelConfig> read_model_config(const Recipe& recipe, const FamilyFolders&
   const Task task = TRY(choose_task(family, recipe, out));
   out.architecture = task.architecture;
   out.learning = TRY(learning_of(task, recipe, out.config));
+  const std::vector<std::string> counting = texts_in(TRY(family_field(*family.lua, "counts_tokens")));
+  out.learning.counts_tokens = std::ranges::find(counting, out.model_type) != counting.end();
   return out;
 }
 

@@ -49,6 +49,7 @@ struct Learning {
   bool several = false;                  ///< a row may have several labels
   std::map<std::string, int64_t> names;  ///< of labels
   int32_t start = 0, padding = 0;        ///< the tokens that begin a target, and stand behind it
+  bool counts_tokens = false;            ///< positions that a batch does not give are those of its tokens, not of its columns
 };
 
 /// Whether a recipe may name any file that its author can read, or files of its own folder only, and those that --set gives.

@@ -14,6 +14,7 @@ local kinds = {
   roberta = {
     prefix = "roberta.", transform = "lm_head.dense", transform_norm = "lm_head.layer_norm", decoder = "lm_head.decoder",
     decoder_bias = "lm_head.bias", types = true, classify = "classifier.dense", classifier = "classifier.out_proj", dropped = true,
+    vocabulary = 50265, padding = 1, head_act = { "gelu", { approximate = "none" } },   -- the head's, whatever the layers have
   },
   distilbert = {
     prefix = "distilbert.", block = "transformer.layer.%d.", query = "attention.q_lin", key = "attention.k_lin", value = "attention.v_lin",
@@ -29,6 +30,7 @@ kinds.roberta.pooler = false
 local function numbers_of(config, kind)
   local n = { eps = 1e-12 }
   if kind == "distilbert" then
+    lib.renamed(config, { { "hidden_size", "dim" }, { "num_attention_heads", "n_heads" }, { "num_hidden_layers", "n_layers" } })
     n.C, n.F = lib.integer(config, "dim", 768), lib.integer(config, "hidden_dim", 3072)
     n.layers, n.heads = lib.integer(config, "n_layers", 6), lib.integer(config, "n_heads", 12)
     n.p, n.attn_p = lib.share(config, "dropout", 0.1), lib.share(config, "attention_dropout", 0.1)
@@ -50,34 +52,43 @@ local function numbers_of(config, kind)
   return n
 end
 
+-- The first files call the weights and biases of norms by Greek letters.
+local function old(name)
+  local out = name:gsub("LayerNorm%.weight$", "LayerNorm.gamma"):gsub("LayerNorm%.bias$", "LayerNorm.beta")
+  return out ~= name and out or nil
+end
+
 local function build(config, g)
   local kind = config.model_type
   local names, n = kinds[kind], numbers_of(config, kind)
   local C, F = n.C, n.F
-  local vocabulary, positions = lib.integer(config, "vocab_size", 30522), lib.integer(config, "max_position_embeddings", 512)
+  local vocabulary = lib.integer(config, "vocab_size", names.vocabulary or 30522)
+  local positions, padding = lib.integer(config, "max_position_embeddings", 512), lib.padding(config, vocabulary, names.padding or 0)
   local std, tied = lib.number(config, "initializer_range", 0.02), lib.boolean(config, "tie_word_embeddings", true)
   if C % n.heads ~= 0 then error(("config: a width of %d does not divide by %d heads"):format(C, n.heads), 0) end
   -- RoBERTa counts positions from the one behind that of padding.
-  local skipped = kind == "roberta" and (config.pad_token_id or 1) + 1 or 0
+  local skipped = 0
+  if kind == "roberta" then
+    config.pad_token_id = config.pad_token_id or names.padding
+    skipped = config.pad_token_id + 1
+  end
   lib.check_length(g, positions - skipped, "max_position_embeddings")
 
   local alone = g.task == "feature-extraction"
   local function others(name)
-    local out = { alone and names.prefix .. name or name }
-    -- The first files call the weights and biases of norms by Greek letters.
-    local old = name:gsub("LayerNorm%.weight$", "LayerNorm.gamma"):gsub("LayerNorm%.bias$", "LayerNorm.beta")
-    if old ~= name then out[2], out[3] = names.prefix .. old, old end
+    local out, first = { alone and names.prefix .. name or name }, old(name)
+    if first then out[2], out[3] = names.prefix .. first, first end
     return out
   end
   local L = layers.new(g, { prefix = alone and "" or names.prefix, std = std, aliases = others })
-  local H = layers.new(g, { std = std })   -- heads
+  local H = layers.new(g, { std = std, aliases = function(name) return { old(name) } end })   -- heads
   -- Buffers, and the heads of other tasks.
   for _, other in ipairs { "*position_ids", "*token_type_ids", "cls.*", "lm_head.*", "vocab_transform.*", "vocab_layer_norm.*",
     "vocab_projector.*", "classifier.*", "pre_classifier.*", "qa_outputs.*" } do g:ignore(other) end
 
   local decoder = names.decoder .. ".weight"
   local x, words = L.embedding(g:input { name = "input_ids", below = vocabulary }, "embeddings.word_embeddings", vocabulary, C,
-    lib.tied_to(decoder, tied))
+    lib.tied_to(decoder, tied, padding))
   local ids = g:input("position_ids")
   if skipped > 0 then ids = g:node("shift", "positions", { ids }, { by = skipped }) end
   if names.types then
@@ -114,9 +125,15 @@ local function build(config, g)
     g:mark_hidden(x)
     local fresh = { bias = true, fresh = true, whole = true }
     x = H.linear(x, names.transform, C, C, fresh)
-    x = g:node(n.act, names.transform .. ".act", { x }, n.act_attrs)
+    local act = names.head_act or { n.act, n.act_attrs }
+    x = g:node(act[1], names.transform .. ".act", { x }, act[2])
     x = H.layer_norm(x, names.transform_norm, C, kind == "distilbert" and 1e-12 or n.eps, fresh)
-    local bias = g:parameter { name = names.decoder_bias, aliases = { names.decoder .. ".bias" }, shape = { vocabulary }, decay = false,
+    -- transformers has the bias twice. Tied they are one; in a head of its own the decoder's counts, and nobody reads the other one.
+    local bias_of, other = names.decoder_bias, names.decoder .. ".bias"
+    if not tied then bias_of, other = other, bias_of end
+    local both = not tied and g:has(bias_of)
+    if both and other ~= bias_of then g:ignore(other) end
+    local bias = g:parameter { name = bias_of, aliases = { not both and other or nil }, shape = { vocabulary }, decay = false,
       init = { "fill", value = 0.0 }, fresh = true }
     local head = tied and words or H.weight(names.decoder, vocabulary, C, { hint = lib.untied_hint, fresh = true })
     local logits = g:node("linear", names.decoder, { x, head, bias }, { transposed = 0 })
@@ -154,7 +171,8 @@ return {
     lib.row_tasks(class "ForSequenceClassification"),
   },
   harmless = { "qa_dropout", "gradient_checkpointing", "directionality", "pooler_fc_size", "pooler_num_attention_heads",
-    "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type", "output_past", "seq_classif_dropout", "position_embedding_type",
+    "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type", "seq_classif_dropout", "position_embedding_type",
     "classifier_dropout", "tie_weights_" },
+  counts_tokens = { "roberta" },
   build = build,
 }

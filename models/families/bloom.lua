@@ -13,9 +13,9 @@ local function slopes_of(heads)
 end
 
 local function build(config, g)
-  local C = lib.integer(config, "hidden_size", lib.optional_integer(config, "n_embed") or 64)
-  local n_layers = lib.integer(config, "n_layer", lib.optional_integer(config, "num_hidden_layers") or 2)
-  local heads = lib.integer(config, "n_head", lib.optional_integer(config, "num_attention_heads") or 8)
+  lib.renamed(config, { { "n_embed", "hidden_size" }, { "num_hidden_layers", "n_layer" }, { "num_attention_heads", "n_head" } })
+  local C, n_layers = lib.integer(config, "hidden_size", 64), lib.integer(config, "n_layer", 2)
+  local heads = lib.integer(config, "n_head", 8)
   local vocabulary, eps = lib.integer(config, "vocab_size", 250880), lib.number(config, "layer_norm_epsilon", 1e-5)
   local p, attn_p = lib.share(config, "hidden_dropout", 0.0), lib.share(config, "attention_dropout", 0.0)
   local std, tied = lib.number(config, "initializer_range", 0.02), lib.boolean(config, "tie_word_embeddings", true)

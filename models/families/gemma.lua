@@ -41,12 +41,9 @@ local function build(config, g)
   local attn_p = lib.share(config, "attention_dropout", 0.0)
   local act
   if kind == "gemma" then
-    -- The first files say "gelu" and mean its approximation; those that say both mean the second.
-    local asked = config.hidden_activation
-    if asked == nil then asked = config.hidden_act end
-    if asked == nil or asked == "gelu" then asked = "gelu_pytorch_tanh" end
-    config.hidden_act = asked
-    act = lib.gate(config, "hidden_act", asked)
+    -- The first files say "gelu" and mean its approximation. transformers does not read "hidden_activation" beside it.
+    if config.hidden_act == "gelu" then config.hidden_act = "gelu_pytorch_tanh" end
+    act = lib.gate(config, "hidden_act", "gelu_pytorch_tanh")
   else
     act = lib.gate(config, d.act, "gelu_pytorch_tanh")
   end
@@ -57,21 +54,26 @@ local function build(config, g)
   lib.check_length(g, positions, "max_position_embeddings")
   local scale, window, types = 1 / math.sqrt(D), {}, {}
   if kind ~= "gemma" then
-    scale = 1 / math.sqrt(lib.positive(config, "query_pre_attn_scalar", 256))
-    local pattern = third and lib.optional_integer(config, "sliding_window_pattern") or
-      third and lib.optional_integer(config, "_sliding_window_pattern") or d.pattern
+    local scalar = lib.positive(config, "query_pre_attn_scalar", 256)
+    -- transformers reads an integer only; some programs write it as 256.0.
+    config.query_pre_attn_scalar = math.tointeger(scalar) or scalar
+    scale = 1 / math.sqrt(scalar)
+    local pattern = third and lib.optional_integer(config, "sliding_window_pattern") or d.pattern
     for i = 1, n_layers do types[i] = i % pattern ~= 0 and "sliding_attention" or "full_attention" end
     window, types = lib.windows(config, n_layers, lib.optional_integer(config, "sliding_window", 4096), types)
+  else
+    lib.same_layers(config, n_layers)
   end
   local cap = d.pattern and lib.optional_positive(config, "final_logit_softcapping", d.cap)
-  local attn_cap = d.pattern and lib.optional_positive(config, "attn_logit_softcapping", d.attn_cap)
+  -- Configurations of Gemma 3 have the key, and its model does not go by it.
+  local attn_cap = kind == "gemma2" and lib.optional_positive(config, "attn_logit_softcapping", d.attn_cap)
 
   local L = layers.new(g, { prefix = "model.", std = std, bare = true })
   local whole, near
   if third then whole, near = two_ropes(config, D, positions, g) else whole = ropes.turner(g, ropes.read(config), D, positions) end
   local function norm(x, name, n, group) return L.rms_norm(x, name, n, eps, { offset = 1, group = group }) end
   local x, embedding = L.embedding(g:input { name = "input_ids", below = vocabulary }, "embed_tokens", vocabulary, C,
-    lib.tied_to("lm_head.weight", tied))
+    lib.tied_to("lm_head.weight", tied, lib.padding(config, vocabulary, 0)))
   x = g:node("scale", "model.embed_scale", { x }, { alpha = math.sqrt(C) })
   for i = 0, n_layers - 1 do
     local at, size = ("layers.%d."):format(i), window[i + 1]
@@ -107,6 +109,7 @@ tasks[1].architecture.gemma3_text = "Gemma3ForCausalLM"
 return {
   model_types = { "gemma", "gemma2", "gemma3_text" },
   tasks = tasks,
-  harmless = { "hidden_act", "cache_implementation", "sliding_window_size" },
+  harmless = { "hidden_act", "hidden_activation", "cache_implementation", "sliding_window_size", "_sliding_window_pattern",
+    "attn_logit_softcapping" },
   build = build,
 }

@@ -3,6 +3,8 @@
 local lib, layers = require "config", require "layers"
 
 local function build(config, g)
+  lib.renamed(config, { { "hidden_size", "n_embd" }, { "max_position_embeddings", "n_positions" }, { "num_attention_heads", "n_head" },
+    { "num_hidden_layers", "n_layer" } })
   local C = lib.integer(config, "n_embd", 768)
   local n_layers, heads = lib.integer(config, "n_layer", 12), lib.integer(config, "n_head", 12)
   local vocabulary, positions = lib.integer(config, "vocab_size", 50257), lib.integer(config, "n_positions", 1024)
@@ -73,8 +75,8 @@ end
 return {
   model_types = { "gpt2" },
   tasks = lib.decoder_tasks("GPT2", "LMHeadModel"),
-  -- The head of GPT2DoubleHeadsModel and what only rounds differently.
+  -- The heads of other models, and what only rounds differently.
   harmless = { "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj", "n_ctx",
-    "reorder_and_upcast_attn" },
+    "reorder_and_upcast_attn", "n_special", "predict_special_tokens" },
   build = build,
 }

@@ -25,6 +25,7 @@ local function kinds_of(config, n_layers)
 end
 
 local function build(config, g)
+  lib.renamed(config, { { "num_attention_heads", "num_heads" }, { "num_hidden_layers", "num_layers" } })
   local C, n_layers = lib.integer(config, "hidden_size", 2048), lib.integer(config, "num_layers", 24)
   local heads, F = lib.integer(config, "num_heads", 16), lib.optional_integer(config, "intermediate_size") or 4 * C
   local vocabulary, positions = lib.integer(config, "vocab_size", 50257), lib.integer(config, "max_position_embeddings", 2048)

@@ -16,7 +16,7 @@ local function build(config, g)
   lib.check_length(g, positions, "max_position_embeddings")
   local D = C // heads
   local theta, part = lib.positive(config, "rotary_emb_base", 10000.0), lib.positive(config, "rotary_pct", 0.25)
-  local turn = ropes.turner(g, ropes.read(config, { theta = theta, partial = part }), D, positions)
+  local turn = ropes.turner(g, ropes.read(config, { theta = theta, partial = part, own_theta = true }), D, positions)
 
   local L = layers.new(g, { prefix = "gpt_neox.", std = std, bare = true })
   g:ignore("*.attention.bias"); g:ignore("*.attention.masked_bias"); g:ignore("*.rotary_emb.inv_freq")
@@ -44,4 +44,5 @@ local function build(config, g)
   lib.causal_head(g, L, x, embedding, C, vocabulary, tied, { name = "embed_out" })
 end
 
-return { model_types = { "gpt_neox" }, tasks = lib.decoder_tasks "GPTNeoX", harmless = {}, build = build }
+return { model_types = { "gpt_neox" }, tasks = lib.decoder_tasks "GPTNeoX", harmless = { "rope_theta", "partial_rotary_factor" },
+  build = build }

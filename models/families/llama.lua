@@ -16,6 +16,7 @@ local defaults = {
 local function windows(config, which, layers)
   if which == "all" then
     local size, out = lib.optional_integer(config, "sliding_window", 4096), {}
+    lib.same_layers(config, layers, size)
     for i = 1, layers do out[i] = size end
     return out
   elseif which == "some" then
@@ -25,6 +26,7 @@ local function windows(config, which, layers)
     for i = 1, layers do types[i] = size and i > first and "sliding_attention" or "full_attention" end
     return lib.windows(config, layers, size, types)
   end
+  lib.same_layers(config, layers)
   return {}
 end
 
@@ -59,16 +61,19 @@ local function build(config, g)
   local window = windows(config, d.windows, n_layers)
 
   g:ignore("*.rotary_emb.inv_freq")
-  local L = layers.new(g, { std = std })
+  -- Files made from LlamaModel and so on lack the prefix.
+  local function bare(name) return { name:match("^model%.(.+)$") } end
+  local L = layers.new(g, { std = std, aliases = bare })
   local function norm(x, name, n, group) return L.rms_norm(x, name, n, eps, { group = group }) end
   local function linear(x, name, n_in, n_out, bias) return L.linear(x, name, n_in, n_out, { bias = bias }) end
 
-  local embed = g:parameter { name = "model.embed_tokens.weight", shape = { vocabulary, C }, init = { "random_normal", std = std },
-    embedding = true, aliases = { tied and "lm_head.weight" or nil }, hint = tied and lib.tied_hint or nil }
+  local embed = L.parameter("model.embed_tokens.weight", { vocabulary, C }, { "random_normal", std = std },
+    { embedding = true, aliases = { tied and "lm_head.weight" or nil }, hint = tied and lib.tied_hint or nil })
   -- Positions restart with each document: none is beyond the length of a row.
   local turn = ropes.turner(g, ropes.read(config), D, positions)
 
-  local x = g:node("embedding", "model.embed_tokens", { g:input { name = "input_ids", below = vocabulary }, embed })
+  local x = g:node("embedding", "model.embed_tokens", { g:input { name = "input_ids", below = vocabulary }, embed },
+    { padding = lib.padding(config, vocabulary) })
   for i = 0, n_layers - 1 do
     local size = window[i + 1]
     local p = ("model.layers.%d."):format(i)

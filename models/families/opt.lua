@@ -14,6 +14,7 @@ local function build(config, g)
   local std = lib.number(config, "init_std", 0.02)
   if C % heads ~= 0 then error(("config: hidden_size = %d does not divide by num_attention_heads = %d"):format(C, heads), 0) end
   lib.must_be(config, "layer_norm_elementwise_affine", true, "norms without weights are not supported")
+  lib.must_be(config, "learned_embeddings", true, "only positions that are learned are supported")
   if lib.share(config, "layerdrop", 0.0) > 0 then
     error("config: 'layerdrop' leaves out whole layers, which is not supported; set it to 0", 0)
   end
@@ -23,7 +24,7 @@ local function build(config, g)
   -- Files made from OPTModel lack the prefix.
   local L = layers.new(g, { prefix = "model.decoder.", std = std, aliases = function(name) return { "decoder." .. name } end })
   local x, embedding = L.embedding(g:input { name = "input_ids", below = vocabulary }, "embed_tokens", vocabulary, narrow,
-    lib.tied_to("lm_head.weight", tied))
+    lib.tied_to("lm_head.weight", tied, lib.padding(config, vocabulary, 1)))
   if narrow ~= C then x = L.linear(x, "project_in", narrow, C) end
   -- The first two rows belong to no position.
   local ids = g:node("shift", "model.decoder.positions", { g:input("position_ids") }, { by = 2 })
@@ -55,4 +56,5 @@ local function build(config, g)
   lib.causal_head(g, L, x, embedding, narrow, vocabulary, tied)
 end
 
-return { model_types = { "opt" }, tasks = lib.decoder_tasks "OPT", harmless = { "activation_dropout" }, build = build }
+return { model_types = { "opt" }, tasks = lib.decoder_tasks "OPT", harmless = { "activation_dropout" }, counts_tokens = { "opt" },
+  build = build }

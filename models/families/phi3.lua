@@ -16,6 +16,7 @@ local function build(config, g)
     error(("config: hidden_size = %d, num_attention_heads = %d and num_key_value_heads = %d do not divide"):format(C, heads, kv_heads), 0)
   end
   config.num_key_value_heads = kv_heads
+  lib.same_layers(config, n_layers, window)
   lib.check_length(g, positions, "max_position_embeddings")
   local D, all = C // heads, heads + 2 * kv_heads
   local part = lib.positive(config, "partial_rotary_factor", 1.0)
@@ -26,7 +27,7 @@ local function build(config, g)
   local L = layers.new(g, { prefix = "model.", std = std, bare = true })
   g:ignore("*.rotary_emb.inv_freq")
   local x, embedding = L.embedding(g:input { name = "input_ids", below = vocabulary }, "embed_tokens", vocabulary, C,
-    lib.tied_to("lm_head.weight", tied))
+    lib.tied_to("lm_head.weight", tied, lib.padding(config, vocabulary, 32000)))
   for i = 0, n_layers - 1 do
     local at = ("layers.%d."):format(i)
     g:block(i)
@@ -46,5 +47,6 @@ local function build(config, g)
   lib.causal_head(g, L, L.rms_norm(x, "norm", C, eps), embedding, C, vocabulary, tied)
 end
 
--- transformers reads embd_pdrop and drops nothing by it.
-return { model_types = { "phi3" }, tasks = lib.decoder_tasks "Phi3", harmless = { "embd_pdrop" }, build = build }
+-- transformers reads embd_pdrop and drops nothing by it. The others are of the code that some files come with.
+return { model_types = { "phi3" }, tasks = lib.decoder_tasks "Phi3", harmless = { "embd_pdrop", "full_attn_mod", "interpolate_factor" },
+  build = build }

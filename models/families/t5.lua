@@ -3,10 +3,15 @@
 -- share. Parameters as transformers' T5ForConditionalGeneration names them.
 local lib, layers = require "config", require "layers"
 
+-- What transformers takes where a configuration says nothing.
+local defaults = {
+  t5 = { F = 2048, layers = 6, heads = 8, vocabulary = 32128, units = "relu" },
+  mt5 = { F = 1024, layers = 8, heads = 6, vocabulary = 250112, units = "gated-gelu" },
+}
+
 -- "relu", "gated-gelu", …: the activation, and whether there are gates.
-local function units_of(config)
-  local kind = config.feed_forward_proj
-  if kind == nil then kind = "relu" end
+local function units_of(config, kind)
+  if config.feed_forward_proj ~= nil then kind = config.feed_forward_proj end
   config.feed_forward_proj = kind
   local gated = type(kind) == "string" and kind:match("^gated%-(.+)$")
   local act = gated or kind
@@ -18,25 +23,37 @@ local function units_of(config)
   return op, attrs, false
 end
 
+-- Whether the file has a head of its own: one with other numbers than the embedding. Where they are the same transformers ties them,
+-- whatever config.json says.
+local function own_head(g)
+  if not g:has("lm_head.weight") then return false end
+  for _, name in ipairs { "shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight" } do
+    if g:has(name) then return not g:same("lm_head.weight", name) end
+  end
+  return false
+end
+
 local function build(config, g)
-  local C, D, F = lib.integer(config, "d_model", 512), lib.integer(config, "d_kv", 64), lib.integer(config, "d_ff", 2048)
-  local n_layers = lib.integer(config, "num_layers", 6)
-  local n_decoder, heads = lib.optional_integer(config, "num_decoder_layers") or n_layers, lib.integer(config, "num_heads", 8)
-  local vocabulary, eps = lib.integer(config, "vocab_size", 32128), lib.number(config, "layer_norm_epsilon", 1e-6)
+  local t5, d = config.model_type == "t5", defaults[config.model_type]
+  lib.renamed(config, { { "hidden_size", "d_model" }, { "head_dim", "d_kv" }, { "num_hidden_layers", "num_layers" },
+    { "num_attention_heads", "num_heads" } })
+  local C, D, F = lib.integer(config, "d_model", 512), lib.integer(config, "d_kv", 64), lib.integer(config, "d_ff", d.F)
+  local n_layers = lib.integer(config, "num_layers", d.layers)
+  local n_decoder, heads = lib.optional_integer(config, "num_decoder_layers") or n_layers, lib.integer(config, "num_heads", d.heads)
+  local vocabulary, eps = lib.integer(config, "vocab_size", d.vocabulary), lib.number(config, "layer_norm_epsilon", 1e-6)
   local buckets = lib.integer(config, "relative_attention_num_buckets", 32)
   local distance, p = lib.integer(config, "relative_attention_max_distance", 128), lib.share(config, "dropout_rate", 0.1)
   local factor, inner = lib.number(config, "initializer_factor", 1.0), heads * D
-  local act, act_attrs, gated = units_of(config)
-  -- transformers ties the head to the embedding unless the file has a head of its own, and scales the decoder's output where the first
-  -- file said that they are tied.
+  local act, act_attrs, gated = units_of(config, d.units)
+  -- transformers scales the decoder's output of a T5 where the first file said that head and embedding are tied, and never that of an mT5.
   local said = lib.boolean(config, "tie_word_embeddings", true)
-  local scaled = lib.boolean(config, "scale_decoder_outputs", said)
-  local tied = said or not g:has("lm_head.weight")
+  local scaled, tied = t5 and lib.boolean(config, "scale_decoder_outputs", said), not own_head(g)
+  -- transformers 5 says so of every model; programs that go by it would drop the head.
+  if not tied then config.tie_word_embeddings = false end
   config.num_decoder_layers = n_decoder
 
   local L = layers.new(g, { std = factor })
-  local shared = L.parameter("shared.weight", { vocabulary, C }, { "random_normal", std = factor }, { embedding = true, hint = tied and
-    lib.tied_hint or nil, aliases = { "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", tied and "lm_head.weight" or nil } })
+  local shared = L.parameter("shared.weight", { vocabulary, C }, { "random_normal", std = factor }, { embedding = true, aliases = { "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", tied and "lm_head.weight" or nil } })
   -- Old files carry a bias of the first layer's cross attention, which no model reads.
   g:ignore("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight")
 
@@ -109,6 +126,6 @@ return {
       architecture = { t5 = "T5ForConditionalGeneration", mt5 = "MT5ForConditionalGeneration" } },
     { name = "feature-extraction", architecture = { t5 = "T5EncoderModel", mt5 = "MT5EncoderModel" } },
   },
-  harmless = { "n_positions", "classifier_dropout", "is_gated_act", "dense_act_fn", "output_past" },
+  harmless = { "n_positions", "classifier_dropout", "is_gated_act", "dense_act_fn", "scale_decoder_outputs" },
   build = build,
 }

@@ -5,7 +5,8 @@ local M = {}
 -- family, or the host refuses the model by the key's name.
 M.harmless = {
   "_name_or_path", "architectures", "model_type", "transformers_version", "torch_dtype", "dtype", "use_cache", "auto_map",
-  "_attn_implementation",
+  "_attn_implementation", "_attn_implementation_autoset", "custom_pipelines", "unsloth_fixed", "unsloth_version", "output_past",
+  "max_sequence_length", "_num_labels",
   "bos_token_id", "eos_token_id", "pad_token_id", "add_bos_token", "add_eos_token", "sep_token_id", "decoder_start_token_id",
   "tokenizer_class", "prefix", "unk_token_id",
   "task_specific_params", "problem_type", "finetuning_task", "id2label", "label2id", "num_labels", "classifier_dropout",
@@ -51,26 +52,24 @@ function M.optional_integer(config, key, default)
   return M.integer(config, key, default)
 end
 
--- Saved with a fraction even where it is whole: transformers tells numbers from integers.
-local function as_number(config, key, v)
-  config[key] = v + 0.0
-  return v + 0.0
-end
-
+-- A number that transformers wants to be no integer (a norm's eps, the spread of new weights): saved with a fraction even where it is whole.
 function M.number(config, key, default)
   local function right(v) return finite(v) and v >= 0 end
-  return as_number(config, key, take(config, key, default, right, "a number from 0 on"))
+  local v = take(config, key, default, right, "a number from 0 on") + 0.0
+  config[key] = v
+  return v
 end
 
+-- Numbers that may be integers there, too: saved as they were written.
 function M.positive(config, key, default)
   local function right(v) return finite(v) and v > 0 end
-  return as_number(config, key, take(config, key, default, right, "a positive number"))
+  return take(config, key, default, right, "a positive number") + 0.0
 end
 
 -- A share of what dropout leaves out.
 function M.share(config, key, default)
   local function right(v) return finite(v) and v >= 0 and v < 1 end
-  return as_number(config, key, take(config, key, default, right, "a number from 0 on and below 1"))
+  return take(config, key, default, right, "a number from 0 on and below 1") + 0.0
 end
 
 function M.boolean(config, key, default)
@@ -81,7 +80,8 @@ end
 local activations = {
   gelu = { "gelu", { approximate = "none" }, "gelu" }, gelu_python = { "gelu", { approximate = "none" }, "gelu" },
   gelu_new = { "gelu", { approximate = "tanh" }, "gelu_tanh" }, gelu_fast = { "gelu", { approximate = "tanh" }, "gelu_tanh" },
-  gelu_pytorch_tanh = { "gelu", { approximate = "tanh" }, "gelu_tanh" }, quick_gelu = { "quick_gelu", {} },
+  gelu_pytorch_tanh = { "gelu", { approximate = "tanh" }, "gelu_tanh" }, gelu_python_tanh = { "gelu", { approximate = "tanh" }, "gelu_tanh" },
+  gelu_accurate = { "gelu", { approximate = "tanh" }, "gelu_tanh" }, quick_gelu = { "quick_gelu", {} },
   relu = { "relu", {}, "relu" }, relu2 = { "relu2", {} }, silu = { "silu", {}, "silu" }, swish = { "silu", {}, "silu" },
   sigmoid = { "sigmoid", {}, "sigmoid" }, tanh = { "tanh", {} },
 }
@@ -142,6 +142,36 @@ function M.windows(config, layers, size, default)
   end
   config.layer_types = types
   return out, types
+end
+
+-- A key that a model of this kind does not go by: it may say of each layer what the layer is anyway. `size`: of a window, nil for none.
+function M.same_layers(config, layers, size)
+  local types, kind = config.layer_types, size and "sliding_attention" or "full_attention"
+  if types == nil then return end
+  local same = type(types) == "table" and #types == layers
+  for i = 1, same and layers or 0 do same = same and types[i] == kind end
+  if not same then
+    error(("config: 'layer_types' is not '%s' for each of %d layers, which is all that models of type '%s' have"):format(kind, layers,
+      config.model_type), 0)
+  end
+end
+
+-- Other names that transformers takes for keys, as { other, name } each: where both are there, the other one counts.
+function M.renamed(config, names)
+  for _, pair in ipairs(names) do
+    local v = config[pair[1]]
+    if v ~= nil then config[pair[2]] = v end
+  end
+end
+
+-- The token whose row of the embedding learns nothing from where it is looked up, as in transformers' tables with a padding_idx; nil: none.
+-- `default`: the token where the configuration does not say.
+function M.padding(config, vocabulary, default)
+  local id = config.pad_token_id
+  if id == nil and not config:has("pad_token_id") then id = default end
+  if math.type(id) ~= "integer" then return nil end
+  if id < 0 then id = id + vocabulary end
+  return id >= 0 and id < vocabulary and id or nil
 end
 
 -- What a key must be for the model to be one that is computed here.
@@ -206,9 +236,9 @@ end
 M.tied_hint = "set tie_word_embeddings = false in config.json for a model whose head is not its embedding"
 M.untied_hint = "set tie_word_embeddings = true in config.json for a model whose head is its embedding"
 
--- Of an embedding, for its maker in layers.lua: where it is the head, too, files may have it under the head's name.
-function M.tied_to(head, tied)
-  return tied and { aliases = { head }, hint = M.tied_hint } or {}
+-- Of an embedding, for its maker in layers.lua: where it is the head, too, files may have it under the head's name. `padding`: as there.
+function M.tied_to(head, tied, padding)
+  return { aliases = tied and { head } or nil, hint = tied and M.tied_hint or nil, padding = padding }
 end
 
 -- The length of the recipe against the positions that the model knows.

@@ -38,11 +38,12 @@ function M.new(g, options)
     return g:node("linear", at(name, more), { x, w, b or nil }, { transposed = 0 })
   end
 
+  -- `more.padding`: a row that learns nothing from where it is looked up.
   function L.embedding(ids, name, n, columns, more)
     more = more or {}
     local table_ = L.parameter(name .. ".weight", { n, columns }, { "random_normal", std = more.std or std },
       { embedding = true, whole = more.whole, aliases = more.aliases, hint = more.hint })
-    return g:node("embedding", at(name, more), { ids, table_ }), table_
+    return g:node("embedding", at(name, more), { ids, table_ }, { padding = more.padding }), table_
   end
 
   function L.layer_norm(x, name, n, eps, more)

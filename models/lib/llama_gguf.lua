@@ -92,6 +92,7 @@ local of_block = {
 -- What the file calls a parameter; and of queries and keys, which it holds in the order of its own RoPE, how many heads they have.
 local function tensor(name, config)
   local module, part = name:match("^(.*)%.(%w+)$")
+  if module ~= "lm_head" and not module:find("^model%.") then module = "model." .. module end   -- one of LlamaModel's
   local block, inner = module:match("^model%.layers%.(%d+)%.(.*)$")
   local heads
   if inner == "self_attn.q_proj" then heads = config.num_attention_heads

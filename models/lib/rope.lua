@@ -45,6 +45,7 @@ local function parameters(config, given, name, d)
     out[key] = v
   end
   out.rope_type = kind
+  if given.type == kind then out.type = kind end
   number("rope_theta", d.theta)
   if given.rope_theta ~= nil and d.beside ~= nil and given.rope_theta ~= d.beside then
     fail("its 'rope_theta' = %s is not the 'rope_theta' = %s beside it", tostring(given.rope_theta), tostring(d.beside))
@@ -85,18 +86,22 @@ local function parameters(config, given, name, d)
       (key == positions_key and type(value) == "number")   -- a note of whoever trained it, where the type does not read it
     if not known[key] and not nothing then fail("RoPE of type '%s' does not read '%s'", kind, key) end
   end
-  out.rope_theta = out.rope_theta + 0.0
   return out
 end
 M.parameters = parameters
 
 -- RoPE as old ("rope_theta", "rope_scaling") and new ("rope_parameters") configurations say it. Where both are there transformers reads
--- "rope_scaling" alone, and others "rope_parameters". `options`: { theta = 10000, partial = nil, original = nil, rename = { … } }.
+-- "rope_scaling" alone, and others "rope_parameters". `options`: { theta = 10000, partial = nil, original = nil, rename = { … },
+-- own_theta = true where the family has another name for "rope_theta", and that key counts nothing }.
 function M.read(config, options)
   local d = { partial = options and options.partial, original = options and options.original, rename = options and options.rename }
   local theta = options and options.theta or 10000.0
-  if config.rope_theta ~= nil then lib.positive(config, "rope_theta") end
-  d.theta, d.beside = config.rope_theta or theta, config.rope_theta
+  local named = not (options and options.own_theta)
+  if named and config.rope_theta ~= nil then
+    lib.positive(config, "rope_theta")
+    d.beside = config.rope_theta
+  end
+  d.theta = d.beside or theta
   local function table_of(name)
     local given = config[name]
     if given == nil or (type(given) == "table" and next(given) == nil) then return nil end
@@ -110,14 +115,14 @@ function M.read(config, options)
     end
   end
   if not old and not new then
-    local out = { rope_type = "default", rope_theta = lib.positive(config, "rope_theta", theta) }
+    local out = { rope_type = "default", rope_theta = named and lib.positive(config, "rope_theta", theta) or theta }
     if d.partial then out.partial_rotary_factor = d.partial end
     return out
   end
   if new then config.rope_parameters = new end
   if old then
     config.rope_scaling = old
-    config.rope_theta = old.rope_theta   -- where older programs look for it
+    if named then config.rope_theta = old.rope_theta end   -- where older programs look for it
   end
   return old or new
 end
@@ -127,11 +132,15 @@ function M.turning(rope, head_dim)
   return math.floor(head_dim * (rope.partial_rotary_factor or 1))
 end
 
--- Attributes of `rope_table` for rows of `g`. `positions`: max_position_embeddings.
-function M.attributes(g, rope, dim, positions)
+-- Attributes of `rope_table` for rows of `g`. `head_dim`: of a whole head; `positions`: max_position_embeddings.
+function M.attributes(g, rope, head_dim, positions)
+  local kind, dim, theta = rope.rope_type, M.turning(rope, head_dim), rope.rope_theta + 0.0
+  if dim % 2 == 1 and dim < head_dim and (kind == "default" or kind == "linear" or kind == "llama3") then
+    -- transformers turns one more, by the angles of an odd number: theta^(-2i / dim).
+    theta, dim = theta ^ ((dim + 1) / dim), dim + 1
+  end
   if dim < 2 or dim % 2 ~= 0 then error(("config: %d elements of a head turn; RoPE turns pairs"):format(dim), 0) end
-  local kind = rope.rope_type
-  local attrs = { positions = g.length, head_dim = dim, theta = rope.rope_theta, type = kind }
+  local attrs = { positions = g.length, head_dim = dim, theta = theta, type = kind }
   for _, key in ipairs { "factor", "low_freq_factor", "high_freq_factor", "attention_factor", "beta_fast", "beta_slow", "mscale",
     "mscale_all_dim" } do
     if rope[key] then attrs[key] = rope[key] + 0.0 end
@@ -144,23 +153,33 @@ function M.attributes(g, rope, dim, positions)
   end
   if kind == "longrope" then
     local original = rope[positions_key]
-    local factors = g.length > original and rope.long_factor or rope.short_factor
-    if #factors ~= dim // 2 then
-      error(("config: RoPE of type 'longrope' has %d factors where %d pairs of a head turn"):format(#factors, dim // 2), 0)
+    local function numbers(factors)
+      if #factors ~= dim // 2 then
+        error(("config: RoPE of type 'longrope' has %d factors where %d pairs of a head turn"):format(#factors, dim // 2), 0)
+      end
+      local out = {}
+      for i, v in ipairs(factors) do out[i] = v + 0.0 end
+      return out
     end
-    local numbers = {}
-    for i, v in ipairs(factors) do numbers[i] = v + 0.0 end
-    attrs.factors = numbers
-    attrs.factor = rope.factor or positions / original
+    attrs.factors, attrs.factor = numbers(rope.short_factor), (rope.factor or positions / original) + 0.0
+    -- Rows may hold documents of both kinds: behind the rows of the table for the short ones stand those for the long ones.
+    if g.length > original then
+      attrs.long_factors, attrs.positions, attrs.longer_than = numbers(rope.long_factor), 2 * g.length, original
+    end
   end
   return attrs
 end
 
 -- A function that turns the heads of x: turn(x, name, heads, { cycle, turning }).
 function M.turner(g, rope, head_dim, positions, name)
-  local dim, ids = M.turning(rope, head_dim), g:input("position_ids")
-  local table_ = g:constant { name = name or "rope table", shape = { g.length, dim }, init = M.attributes(g, rope, dim, positions),
-    op = "rope_table" }
+  local ids, attributes = g:input("position_ids"), M.attributes(g, rope, head_dim, positions)
+  name = name or "rope table"
+  local beyond = attributes.longer_than
+  attributes.longer_than = nil
+  if beyond then
+    ids = g:node("shift_long", name .. " positions", { ids, g:input("last_key") }, { by = g.length, longer_than = beyond })
+  end
+  local table_ = g:constant { name = name, shape = { attributes.positions, attributes.head_dim }, init = attributes, op = "rope_table" }
   return function(x, node, heads, more)
     local attrs = { heads = heads, head_dim = head_dim }
     for key, value in pairs(more or {}) do attrs[key] = value end

@@ -7,7 +7,7 @@ same in transformers, which fills in other numbers for each of these families.
 import json
 import pathlib
 
-from galley_test import check, finish, fixtures, fresh_folder, from_config, from_folder, gradients, recipe, train, use
+from galley_test import check, finish, fixtures, fresh_folder, from_config, from_folder, gradients, recipe, run, train, use
 
 fresh_folder()
 small = {'vocab_size': 61, 'hidden_size': 32, 'intermediate_size': 48, 'num_hidden_layers': 2, 'num_attention_heads': 4,
@@ -115,6 +115,38 @@ train(recipe('class.lua', from_folder('class-model'), 'data.random {}', adamw, b
 config = saved('class-run')
 check_saved('GPT2Model', config, {'architectures': ['GPT2LMHeadModel'], 'dtype': 'float32'})
 check('auto_map' not in config and 'torch_dtype' not in config, 'auto_map or torch_dtype is saved')
+
+# Keys that change nothing, other names of keys, and what a model cannot be.
+def planned(name, family, config, code=0):
+    r = run('plan', recipe(f'{name}.lua', from_config(family, **config), 'data.random {}', adamw, batch=1, length=8, steps=1), '--dump', 'rewrite', code=code)
+    return r.stderr if code else r.stdout
+
+
+gpt2 = cases['gpt2'][0]
+asked = planned('keys', 'gpt2', gpt2)
+harmless = {'n_special': 0, 'predict_special_tokens': True, 'output_past': True, '_num_labels': 1, 'unsloth_fixed': True, 'unsloth_version': '2025.1',
+            '_attn_implementation_autoset': True, 'max_sequence_length': 32, 'custom_pipelines': {'a': 1}}
+check(planned('keys', 'gpt2', {**gpt2, **harmless}) == asked, 'a key without a meaning changes a model')
+check(planned('keys', 'gpt2', {**gpt2, 'n_embd': 64, 'hidden_size': 32}) == asked, "gpt2: 'hidden_size' does not go before 'n_embd'")
+bloom = {'vocab_size': 61, 'hidden_size': 32, 'n_layer': 2, 'n_head': 4}
+asked = planned('names', 'bloom', bloom)
+check(planned('names', 'bloom', {**bloom, 'n_head': 2, 'num_attention_heads': 4}) == asked, "bloom: 'num_attention_heads' does not go before 'n_head'")
+asked = planned('layers', 'llama', small)
+check(planned('layers', 'llama', {**small, 'layer_types': ['full_attention'] * 2}) == asked, 'llama: layer_types of whole attention change something')
+said = planned('layers', 'llama', {**small, 'layer_types': ['full_attention', 'sliding_attention']}, code=2)
+check("'layer_types' is not 'full_attention'" in said, f'llama with windows: {said}')
+gemma = {**small, 'head_dim': 8}
+asked = planned('gate', 'gemma', gemma)
+check(planned('gate', 'gemma', {**gemma, 'hidden_activation': 'relu', 'hidden_act': 'gelu'}) == asked, "gemma: 'hidden_activation' counts")
+opt = {'vocab_size': 61, 'hidden_size': 32, 'ffn_dim': 48, 'num_hidden_layers': 1, 'num_attention_heads': 4, 'learned_embeddings': False}
+check("'learned_embeddings' = false" in planned('learned', 'opt', opt, code=2), 'opt without learned positions is not refused by name')
+
+# A number keeps its type: 256 is an integer to transformers, and 256.0 is not.
+typed = {**small, 'head_dim': 8, 'num_key_value_heads': 2, 'sliding_window': 5}
+for given, number in ((10, 10), (10.0, 10), (10.5, 10.5)):
+    train(recipe('typed.lua', from_config('gemma2', **typed, query_pre_attn_scalar=given, attention_dropout=0, initializer_range=1), 'data.random {}', adamw, batch=1,
+                 length=8, steps=1), f'typed-{given}')
+    check_saved(f'gemma2 with {given}', saved(f'typed-{given}'), {'query_pre_attn_scalar': number, 'attention_dropout': 0, 'initializer_range': 1.0})
 
 # An adapter says which model it belongs to, for whoever loads it by itself; one that said so already goes on saying it.
 def adapter_config(name, *uses):
