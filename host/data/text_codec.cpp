@@ -125,6 +125,23 @@ Result<fs::path> tokenizer_file(const DataSpec& spec, const Recipe& recipe) {
   return fs::is_directory(which, error) ? fs::path(which) / "tokenizer.json" : fs::path(which);
 }
 
+Status take_token_ids(Recipe& recipe) {
+  if (!recipe.model.path.empty()) return ok();
+  const DataSpec& spec = text_data(recipe);
+  std::error_code error;
+  if (const fs::path file = TRY(tokenizer_file(spec, recipe)); file.empty() || !fs::exists(file, error)) return ok();
+  const TextCodec codec = TRY(TextCodec::open(spec, recipe));
+  TokenId bos = codec.find(codec.model().bos), eos = codec.eos();
+  if (const auto before = codec.before(); codec.model().bos.empty() && before.size() == 1) bos = before[0];
+  // What stands around a text for an encoder is neither.
+  if (bos == codec.special().cls) bos = -1;
+  if (eos == codec.special().sep) eos = -1;
+  const std::pair<const char*, TokenId> ids[] = {{"bos_token_id", bos}, {"eos_token_id", eos}, {"pad_token_id", codec.special().pad}};
+  for (const auto& [key, id] : ids)
+    if (id >= 0) recipe.model.config.try_emplace(key, static_cast<int64_t>(id));
+  return ok();
+}
+
 Result<TextCodec> TextCodec::open(const DataSpec& spec, const Recipe& recipe) {
   TextCodec out;
   const std::string which = TRY(options_of(spec).text("tokenizer")).value_or("model");

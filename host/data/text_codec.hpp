@@ -39,6 +39,10 @@ DataSpec text_spec(const Recipe& recipe);
 /// The tokenizer.json that the data's option `tokenizer` means, whether it is there or not; "": bytes, or the model has no folder.
 Result<std::filesystem::path> tokenizer_file(const DataSpec& spec, const Recipe& recipe);
 
+/// Gives a model that the recipe describes itself the ids of the tokenizer that its data is read with, where the recipe says none:
+/// bos_token_id, eos_token_id and pad_token_id, by which other programs know where a text ends.
+Status take_token_ids(Recipe& recipe);
+
 /// Immutable. [thread-safe], with a Work a thread.
 class TextCodec {
  public:

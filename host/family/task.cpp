@@ -158,6 +158,7 @@ Result<Learning> learning_of(const Task& task, const Recipe& recipe, Table& conf
   const int64_t padding = token_in(config, "pad_token_id").value_or(0);
   out.padding = static_cast<int32_t>(padding);
   out.start = static_cast<int32_t>(token_in(config, "decoder_start_token_id").value_or(padding));
+  if (task.labels == Fill::TargetLabels && task.learns) config.try_emplace("decoder_start_token_id", static_cast<int64_t>(out.start));
   return out;
 }
 

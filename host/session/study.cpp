@@ -152,6 +152,20 @@ std::string model_dtype(const Program& program) {
   return "float32";
 }
 
+/// What transformers generates a text by, of a model that has no folder to take it from.
+void add_generation(const ModelConfig& model, Program& program) {
+  const auto eos = model.config.find("eos_token_id");
+  const bool writes = model.learning.labels == Fill::NextTokens || model.learning.labels == Fill::TargetLabels;
+  constexpr const char* file = "model/generation_config.json";
+  if (!writes || !model.folder.empty() || eos == model.config.end() || eos->second.is_nil() ||
+      std::ranges::any_of(program.documents, [&](const Document& d) { return d.file == file; }))
+    return;
+  Table out = {{"_from_model_config", Value(true)}};
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"})
+    if (const auto id = model.config.find(key); id != model.config.end() && !id->second.is_nil()) out.emplace(key, id->second);
+  program.documents.push_back({file, to_json(Value(std::move(out)), 2) + "\n"});
+}
+
 /// A model is of no use without its tokenizer: the files beside it go with it.
 Status add_tokenizer(const Recipe& recipe, Program& program) {
   const std::filesystem::path file = TRY(tokenizer_file(text_data(recipe), recipe));
@@ -236,6 +250,7 @@ Status read_inputs(Study& s, const std::filesystem::path& recipe, const StudyOpt
   if (options.warn)
     for (const std::string& warning : s.recipe.warnings) options.warn(warning);
   if (options.edit) options.edit(s.recipe);
+  TRY_STATUS(take_token_ids(s.recipe));
   s.model = TRY(read_model_config(s.recipe, s.installation.families));
   s.recipe.learning = s.model.learning;
   if (reads_data(options) && !s.recipe.learning.learns)
@@ -372,7 +387,10 @@ void plan_memory(Study& s, const StudyOptions& options) {
 /// What export writes beside the tensors: the model's configuration and tokenizer, and strategies' documents.
 Status complete_documents(Study& s) {
   describe_model(s.model, model_dtype(s.program), s.graph->exports.config, s.program.documents);
-  if (!s.program.segment(SegmentKind::Export).code.empty()) TRY_STATUS(add_tokenizer(s.recipe, s.program));
+  if (!s.program.segment(SegmentKind::Export).code.empty()) {
+    TRY_STATUS(add_tokenizer(s.recipe, s.program));
+    add_generation(s.model, s.program);
+  }
   keep_written_documents(s.program);
   return ok();
 }

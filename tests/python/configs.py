@@ -7,7 +7,7 @@ same in transformers, which fills in other numbers for each of these families.
 import json
 import pathlib
 
-from galley_test import check, finish, fixtures, fresh_folder, from_config, from_folder, gradients, recipe, run, train, use
+from galley_test import check, finish, fixtures, fresh_folder, from_config, from_folder, gradients, lua, recipe, run, train, use
 
 fresh_folder()
 small = {'vocab_size': 61, 'hidden_size': 32, 'intermediate_size': 48, 'num_hidden_layers': 2, 'num_attention_heads': 4,
@@ -147,6 +147,25 @@ for given, number in ((10, 10), (10.0, 10), (10.5, 10.5)):
     train(recipe('typed.lua', from_config('gemma2', **typed, query_pre_attn_scalar=given, attention_dropout=0, initializer_range=1), 'data.random {}', adamw, batch=1,
                  length=8, steps=1), f'typed-{given}')
     check_saved(f'gemma2 with {given}', saved(f'typed-{given}'), {'query_pre_attn_scalar': number, 'attention_dropout': 0, 'initializer_range': 1.0})
+
+# A new model knows the tokens of the tokenizer that it is trained with, so that other programs know where a text ends.
+words = ['<unk>', '<s>', '</s>', '<pad>', *(f'w{i}' for i in range(12))]
+special = [{'id': i, 'content': words[i], 'special': True, **dict.fromkeys(('single_word', 'lstrip', 'rstrip', 'normalized'), False)} for i in range(4)]
+pathlib.Path('words').mkdir()
+pathlib.Path('words/tokenizer.json').write_text(json.dumps({'version': '1.0', 'added_tokens': special, 'pre_tokenizer': {'type': 'WhitespaceSplit'},
+                                                            'model': {'type': 'WordLevel', 'vocab': {w: i for i, w in enumerate(words)}, 'unk_token': '<unk>'}}))
+pathlib.Path('words/tokenizer_config.json').write_text(json.dumps({'bos_token': '<s>', 'eos_token': {'content': '</s>'}, 'pad_token': '<pad>'}))
+pathlib.Path('words.jsonl').write_text(''.join(json.dumps({'text': f'w{i % 12} w{i % 5} w1', 'prompt': 'w1', 'answer': 'w2'}) + '\n' for i in range(9)))
+ids = {'bos_token_id': 1, 'eos_token_id': 2, 'pad_token_id': 3}
+t5 = {'vocab_size': 61, 'd_model': 16, 'd_kv': 8, 'd_ff': 24, 'num_layers': 1, 'num_heads': 2}
+for name, family, config, data in (('new', 'llama', small, 'jsonl'), ('named', 'llama', {**small, 'eos_token_id': 7}, 'jsonl'), ('seq2seq', 't5', t5, 'prompts')):
+    path = recipe(f'{name}.lua', from_config(family, **config), f'data.{data} {{ files = {{ "words.jsonl" }}, tokenizer = {lua(pathlib.Path("words"))} }}', adamw,
+                  batch=1, length=16, steps=1, **({'target_length': 8} if family == 't5' else {}))
+    train(path, name)
+    expected = {**ids, **({'decoder_start_token_id': 3} if family == 't5' else {}), **{k: v for k, v in config.items() if k in ids}}
+    check_saved(name, saved(name), expected)
+    generation = json.loads(pathlib.Path(name, 'model/generation_config.json').read_text())
+    check(generation == {'_from_model_config': True, **expected}, f'{name}: generation_config.json is {generation}')
 
 # An adapter says which model it belongs to, for whoever loads it by itself; one that said so already goes on saying it.
 def adapter_config(name, *uses):
