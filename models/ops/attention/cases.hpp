@@ -23,7 +23,7 @@ struct AttentionCase {
   bool by_head = false;
 };
 
-/// The case of the forward op and, as o, lse and do are free inputs of backward, of attention_grad with the same inputs.
+/// The case of the forward op, and of attention_grad with the same inputs: do is drawn, too, o and lse are what forward makes.
 template <class More>
 void attention_case(sdk::Op& forward, sdk::Op& backward, const char* name, const AttentionCase& c, const More& more) {
   using sdk::CaseInput;

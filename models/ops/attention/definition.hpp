@@ -86,7 +86,9 @@ class AttentionDefinition {
   };
   Pair pair(const Row& r, int64_t j, double lse_of_row, const double* dor, double delta) const {
     const Score s = score(r, j);
-    const double p = std::exp(s.value - lse_of_row), m = kept(r, j), ds = p * (m * dot(dor, v(r, j)) - delta);
+    const double p = std::exp(s.value - lse_of_row), m = kept(r, j);
+    // A softmax of one number is 1 whatever the number is.
+    const double ds = r.first == r.last ? 0 : p * (m * dot(dor, v(r, j)) - delta);
     return {p * m, ds, e.scale * s.slope * ds};
   }
 
