@@ -135,7 +135,7 @@ asked = planned('layers', 'llama', small)
 check(planned('layers', 'llama', {**small, 'layer_types': ['full_attention'] * 2}) == asked, 'llama: layer_types of whole attention change something')
 said = planned('layers', 'llama', {**small, 'layer_types': ['full_attention', 'sliding_attention']}, code=2)
 check("'layer_types' is not 'full_attention'" in said, f'llama with windows: {said}')
-gemma = {**small, 'head_dim': 8}
+gemma = {**small, 'head_dim': 8, 'num_key_value_heads': 4}
 asked = planned('gate', 'gemma', gemma)
 check(planned('gate', 'gemma', {**gemma, 'hidden_activation': 'relu', 'hidden_act': 'gelu'}) == asked, "gemma: 'hidden_activation' counts")
 opt = {'vocab_size': 61, 'hidden_size': 32, 'ffn_dim': 48, 'num_hidden_layers': 1, 'num_attention_heads': 4, 'learned_embeddings': False}

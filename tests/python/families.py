@@ -52,7 +52,9 @@ cases = {
     'gemma': (of('gemma', dict(llama, head_dim=8)), next_data),
     'gemma2': (of('gemma2', dict(llama, head_dim=8, sliding_window=5)), next_data),
     'gemma3': (of('gemma3_text', dict(llama, head_dim=8, sliding_window=5, layer_types=['sliding_attention', 'full_attention'])), next_data),
-    'phi3': (of('phi3', llama), next_data),
+    # Some texts are longer than 20 bytes: rows have documents with short factors and with long ones.
+    'phi3': (of('phi3', dict(llama, original_max_position_embeddings=20, rope_scaling=dict(
+        type='longrope', short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[1.5, 2.5, 4.0, 5.0]))), next_data),
     'masked': (of('bert', dict(bert, vocab_size=words), 'masked-lm'),
                f'data.jsonl {{ {of_lines}, tokenizer = {lua(pathlib.Path("bert", "tokenizer.json"))}, validation = 0.2 }}'),
     'rows': (of('bert', bert, 'sequence-classification', labels=2), labels + ' }'),

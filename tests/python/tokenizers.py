@@ -65,9 +65,12 @@ for kind in ('qwen2-added', 'llama2-added'):
     check(not wrong and len(computed) == len(cases) > 0, f'{kind}: {len(wrong)} of {len(cases)} lines have other ids, the first {wrong[:1]}')
 
 # Of two cuts that are equally likely but for how scores are rounded, the library's: it reads them from the file with an error of its own.
-ties = ['\t\t\t\t\t\n\n\n\n', '\t\t\t']
-computed = tokenize(tokenizer(folder / 't5'), text=''.join(json.dumps({'text': x}) + '\n' for x in ties))
-check([x['ids'] for x in computed] == [[219, 674, 990, 1372, 5], [219, 674]], f'cuts of equal scores: {computed}')
+scores = [['<unk>', 0.0], ['\u2581', -2.094998767735847], ['\n', -3.7014195804066885], ['\u2581\t\t', -7.196474850387002],
+          ['\u2581\t', -7.26494841188909], ['\t', -8.5112248760617], ['\t\t', -9.020318791988533], ['\n\n\n', -9.367192823375088]]
+pathlib.Path('ties.json').write_text(json.dumps(dict(version='1.0', model=dict(type='Unigram', unk_id=0, vocab=scores), pre_tokenizer=dict(
+    type='Metaspace', replacement='\u2581', prepend_scheme='always', split=False))))
+computed = tokenize('ties.json', text=json.dumps({'text': '\t\t\t\t\t\n\n\n\n'}) + '\n')
+check([x['ids'] for x in computed] == [[3, 5, 6, 7, 2]], f'cuts of equal scores: {computed}')
 
 # A word is a token, or unknown.
 level = dict(type='WordLevel', vocab={'a': 0, 'bc': 1, '<unk>': 5, 'd e': 7}, unk_token='<unk>')
