@@ -148,7 +148,7 @@ TEST(Ops, RefuseWrongAttributesByName) {
             "h.0.node: rope: of each 4 of 6 heads 2 turn; cycle has to divide heads, and turning to be 1 to cycle");
   const Text longrope("type", "longrope"), other("type", "ntk"), softplus("activation", "softplus");
   EXPECT_EQ(refusal("rope_table", {}, {&positions.attr, &head_dim.attr, &longrope.attr}),
-            "h.0.node: rope_table: 0 factors; there has to be one for each of the 1 pairs");
+            "h.0.node: rope_table: 0 numbers in 'factors'; there has to be one for each of the 1 pairs");
   EXPECT_EQ(refusal("rope_table", {}, {&positions.attr, &head_dim.attr, &other.attr}),
             "h.0.node: rope_table: type = 'ntk'; known are 'default', 'linear', 'llama3', 'yarn', 'longrope' and 'dynamic'");
   EXPECT_EQ(refusal("swiglu", {f32({2, 4}), f32({2, 4})}, {&softplus.attr}),

@@ -86,7 +86,7 @@ class Bounds {
   void clear_alone(int64_t key, int64_t keys, float* scores) const {
     if (plain_) {
       if (key == 0 && end_ == 1) std::fill_n(scores, side, 0.0f);
-      else if (key == 0 && diagonal_ == 0) scores[0] = 0;
+      else if (key == 0 && diagonal_ <= 0 && -diagonal_ < side) scores[-diagonal_] = 0;  // with fewer keys than queries, a later one
       return;
     }
     for (int64_t c = 0; alone_ && c < side; ++c)
