@@ -7,7 +7,7 @@ same in transformers, which fills in other numbers for each of these families.
 import json
 import pathlib
 
-from galley_test import check, finish, fixtures, fresh_folder, from_config, from_folder, gradients, lua, recipe, run, train, use
+from galley_test import batch_of, check, error, finish, fixtures, fresh_folder, from_config, from_folder, gradients, load, lua, recipe, run, save, train, use
 
 fresh_folder()
 small = {'vocab_size': 61, 'hidden_size': 32, 'intermediate_size': 48, 'num_hidden_layers': 2, 'num_attention_heads': 4,
@@ -115,6 +115,23 @@ train(recipe('class.lua', from_folder('class-model'), 'data.random {}', adamw, b
 config = saved('class-run')
 check_saved('GPT2Model', config, {'architectures': ['GPT2LMHeadModel'], 'dtype': 'float32'})
 check('auto_map' not in config and 'torch_dtype' not in config, 'auto_map or torch_dtype is saved')
+
+# What tensors are called in files: of other classes, and of other versions.
+def without(prefix):
+    return lambda name: [name.removeprefix(prefix)]
+
+
+for case, names in {'bert-old-names': without('bert.'), 'roberta-left-padding': without('roberta.'), 'distilbert-mlm': without('distilbert.'),
+                    'gemma-geglu': without('model.'), 'phi3-longrope': without('model.'), 'opt-preln': without('model.'),
+                    'bloom-six-heads': without('transformer.'), 'gpt-neox-partial': lambda name: [name.replace('embed_out', 'lm_head')],
+                    't5-relu-tied': lambda name: [name] if name != 'shared.weight' else ['encoder.embed_tokens.weight', 'lm_head.weight']}.items():
+    path = pathlib.Path(f'names-{case}')
+    path.mkdir()
+    (path / 'config.json').write_bytes((models / case / 'config.json').read_bytes())
+    save(path / 'model.safetensors', {new: x for old, x in load(models / case / 'model.safetensors').items() for new in names(old)})
+    computed = gradients(recipe(f'names-{case}.lua', from_folder(path), batch_of(models / case / 'batch.safetensors'), adamw, steps=1), f'names-{case}.safetensors')
+    e = error(computed['loss'][2], [json.loads((models / case / 'expect.json').read_text())['loss']])
+    check(e <= 1e-6, f'{case} under other names: the loss is off by {e:.1e}')
 
 # Keys that change nothing, other names of keys, and what a model cannot be.
 def planned(name, family, config, code=0):
