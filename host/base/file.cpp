@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <system_error>
 
+#include "host/base/confinement.hpp"
+
 namespace galley {
 namespace {
 
@@ -42,6 +44,53 @@ const char* other_than_file(mode_t mode) {
   return "a device";
 }
 
+/// A regular file, or an error that says what it is instead. `status` is of what the path names.
+Status check_regular(const char* verb, const std::filesystem::path& path, const struct stat& status) {
+  const char* other = other_than_file(status.st_mode);
+  if (!other) return ok();
+  const bool read = std::string_view(verb) == "open";
+  return run_error("cannot " + std::string(verb) + " '" + path.string() + "': it is " + other,
+                   read ? "only regular files can be read; give the path of one" : "it is to be a file: take away what is there");
+}
+
+/// For writing what Galley has named itself. O_NONBLOCK, since a named pipe would wait for a reader.
+Result<File> open_own(const char* verb, const std::filesystem::path& path, int flags) {
+  const int fd = retried([&] { return ::open(path.c_str(), flags | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666); });
+  if (fd < 0 && errno == ELOOP)
+    return run_error("cannot " + std::string(verb) + " '" + path.string() + "': it is a link", "it is to be a file: take away the link");
+  struct stat status;
+  if (fd < 0 && errno == ENXIO && ::lstat(path.c_str(), &status) == 0) return check_regular(verb, path, status).error();
+  if (fd < 0) return file_error(verb, path, errno);
+  File file = File::of_descriptor(fd, path);
+  if (::fstat(fd, &status) != 0) return file_error(verb, path, errno);
+  if (!S_ISCHR(status.st_mode)) TRY_STATUS(check_regular(verb, path, status));  // only root makes a device
+  ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+  return file;
+}
+
+std::filesystem::path by_descriptor(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
+
+/// Where an open file lies.
+Result<std::filesystem::path> real_place(int fd, const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::path real = std::filesystem::read_symlink(by_descriptor(fd), error);
+  if (error) return run_error("cannot tell where '" + path.string() + "' lies: " + error.message(), "this needs /proc");
+  return real;
+}
+
+/// Found first and judged, and only then opened: so no link that is changed meanwhile leads elsewhere, and no named pipe waits.
+Result<File> open_confined(const std::filesystem::path& path) {
+  const File found = File::of_descriptor(TRY(open_descriptor("open", path, O_PATH)), path);
+  struct stat status;
+  if (::fstat(found.descriptor(), &status) != 0) return file_error("open", path, errno);
+  TRY_STATUS(check_regular("open", path, status));
+  if (status.st_nlink == 0) return file_error("open", path, ENOENT);  // it has been removed, and lies nowhere
+  TRY_STATUS(Confinement::check_real(TRY(found.real_path()), path.string()));
+  const int fd = retried([&] { return ::open(by_descriptor(found.descriptor()).c_str(), O_RDONLY | O_CLOEXEC); });
+  if (fd < 0) return file_error("open", path, errno);
+  return File::of_descriptor(fd, path);
+}
+
 }  // namespace
 
 Error file_error(std::string_view verb, const std::filesystem::path& path, int error_number) {
@@ -51,22 +100,18 @@ Error file_error(std::string_view verb, const std::filesystem::path& path, int e
 }
 
 Result<File> File::open_read(const std::filesystem::path& path) {
+  if (Confinement::any()) return open_confined(path);
   struct stat status;
   // Asked before it is opened: opening a named pipe waits for a writer, who may never come. O_NONBLOCK is no way around that, because it
   // makes regular files fail while an NFS server calls back the lease of another client.
   if (::stat(path.c_str(), &status) != 0) return file_error("open", path, errno);
-  if (const char* other = other_than_file(status.st_mode))
-    return run_error("cannot open '" + path.string() + "': it is " + other, "only regular files can be read; give the path of one");
+  TRY_STATUS(check_regular("open", path, status));
   return File(TRY(open_descriptor("open", path, O_RDONLY)), path);
 }
 
-Result<File> File::create(const std::filesystem::path& path) {
-  return File(TRY(open_descriptor("create", path, O_RDWR | O_CREAT | O_TRUNC)), path);
-}
+Result<File> File::create(const std::filesystem::path& path) { return open_own("create", path, O_RDWR | O_TRUNC); }
 
-Result<File> File::open_append(const std::filesystem::path& path) {
-  return File(TRY(open_descriptor("open", path, O_WRONLY | O_CREAT | O_APPEND)), path);
-}
+Result<File> File::open_append(const std::filesystem::path& path) { return open_own("write", path, O_WRONLY | O_APPEND); }
 
 Result<File> File::duplicate() const {
   const int fd = ::fcntl(fd_, F_DUPFD_CLOEXEC, 3);
@@ -88,6 +133,8 @@ File& File::operator=(File&& other) noexcept {
 File::~File() {
   if (fd_ >= 0) ::close(fd_);
 }
+
+Result<std::filesystem::path> File::real_path() const { return real_place(fd_, path_); }
 
 Result<uint64_t> File::size() const {
   struct stat status;
@@ -146,8 +193,9 @@ Status File::sync() {
   return ok();
 }
 
-Result<std::string> read_text(const std::filesystem::path& path, uint64_t limit) {
-  const File file = TRY(File::open_read(path));
+Result<std::string> read_text(const std::filesystem::path& path, uint64_t limit) { return read_text(TRY(File::open_read(path)), limit); }
+
+Result<std::string> read_text(const File& file, uint64_t limit) {
   const uint64_t size = TRY(file.size());
   std::string text;
   size_t done = 0;
@@ -155,7 +203,7 @@ Result<std::string> read_text(const std::filesystem::path& path, uint64_t limit)
     text.resize(std::max<uint64_t>(2 * done, std::min(size, limit) + 1));
     done += TRY(file.read_some(std::as_writable_bytes(std::span(text)).subspan(done), done));
     if (done > limit) {
-      return run_error("cannot read '" + path.string() + "': it has more than the " + std::to_string(limit) +
+      return run_error("cannot read '" + file.path().string() + "': it has more than the " + std::to_string(limit) +
                        " bytes that such a file may have");
     }
   } while (done == text.size());

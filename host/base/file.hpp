@@ -19,11 +19,12 @@ Error file_error(std::string_view verb, const std::filesystem::path& path, int e
 /// text. Nothing is buffered here: give write() large pieces. One thread at a time, except where said.
 class File {
  public:
-  /// Regular files only: a directory, a named pipe (opening one could wait forever), a socket or a device is an error already here.
+  /// Regular files only: a directory, a named pipe (opening one could wait forever), a socket or a device is an error already here. So is
+  /// one that no Confinement holds, if there is any: what is asked is where the opened file lies, not its name.
   static Result<File> open_read(const std::filesystem::path& path);
-  /// Creates or truncates.
+  /// Creates or truncates. What it names is not to be a link, which could lead anywhere.
   static Result<File> create(const std::filesystem::path& path);
-  /// Creates if absent; writes go to the end (write_at too: that is how Linux treats O_APPEND).
+  /// Creates if absent; writes go to the end (write_at too: that is how Linux treats O_APPEND). A regular file, and no link.
   static Result<File> open_append(const std::filesystem::path& path);
   /// Takes an open descriptor; errors will name `path`.
   static File of_descriptor(int fd, std::filesystem::path path) { return {fd, std::move(path)}; }
@@ -48,6 +49,10 @@ class File {
   /// Nothing to do for what cannot be synced, such as a pipe.
   Status sync();
   const std::filesystem::path& path() const { return path_; }
+  /// Where the open file lies, without links.
+  Result<std::filesystem::path> real_path() const;
+  /// For a process that is to write to it. Stays this one's.
+  int descriptor() const { return fd_; }
 
  private:
   File(int fd, std::filesystem::path path) : fd_(fd), path_(std::move(path)) {}
@@ -58,6 +63,7 @@ class File {
 /// The whole file as text; more than `limit` bytes is an error (this is for configurations, manifests and recipes). Reads to the end
 /// whatever size the file claims, so that /proc and /sys can be read as well.
 Result<std::string> read_text(const std::filesystem::path& path, uint64_t limit = 64u << 20);
+Result<std::string> read_text(const File& file, uint64_t limit = 64u << 20);
 
 /// fsync of a directory, so that a rename or a creation in it survives.
 Status sync_directory(const std::filesystem::path& path);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <string_view>
 
 namespace galley {
@@ -52,5 +53,15 @@ inline bool glob_matches(std::string_view pattern, std::string_view text) {
 
 /// Whether the text is a pattern at all.
 inline bool is_glob(std::string_view text) { return text.find_first_of("*?[") != std::string_view::npos; }
+
+/// The folder in which a pattern begins; any other path as it is.
+inline std::filesystem::path before_wildcards(const std::filesystem::path& path) {
+  std::filesystem::path out;
+  for (const std::filesystem::path& part : path) {
+    if (is_glob(part.string())) break;
+    out /= part;
+  }
+  return out;
+}
 
 }  // namespace galley

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "host/base/columns.hpp"
+#include "host/base/confinement.hpp"
 #include "host/base/new_file.hpp"
 #include "host/commands/run_commands.hpp"
 #include "host/commands/stop_signals.hpp"
@@ -62,6 +63,7 @@ Status command_certify(const CommandLine& a) {
   if (options.keep) TRY_STATUS(check_vacant(a.get("--out")));
   else scratch.emplace(TRY(Scratch::create()));
   options.directory = options.keep ? fs::path(a.get("--out")) : scratch->path();
+  Confinement::lend(options.directory);
   StopSignals signals;
   signals.install();
   const Certified certified = TRY(certify_shown(a, options));

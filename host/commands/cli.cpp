@@ -8,9 +8,11 @@
 #include <memory>
 #include <new>
 
+#include "host/base/confinement.hpp"
 #include "host/base/log.hpp"
 #include "host/base/nearest.hpp"
 #include "host/base/printable.hpp"
+#include "host/base/shell.hpp"
 #include "host/report/terminal.hpp"
 
 namespace galley {
@@ -55,6 +57,8 @@ Result<double> CommandLine::number(const std::string& flag, double otherwise, do
 
 Result<CommandLine> parse_command_line(const CommandSpec& command, const std::vector<std::string>& words) {
   CommandLine out;
+  out.typed = "galley " + command.name;
+  for (const std::string& word : words) out.typed += " " + shell_word(word);
   const std::string hint = "galley " + command.name + " --help";
   for (size_t i = 0; i < words.size(); ++i) {
     if (!words[i].starts_with("--")) {
@@ -133,6 +137,16 @@ int fail(const Error& error) {
   return static_cast<int>(error.exit);
 }
 
+/// What the person names may be read, however confined the rest is. Plugins' own files are lent by who loads them.
+void lend_named(const CommandSpec& command, const CommandLine& a) {
+  for (const std::string& named : a.positional) Confinement::lend(named);
+  for (const FlagSpec& flag : command.flags) {
+    const auto given = a.flags.find(flag.name);
+    if (given == a.flags.end() || flag.name == "--plugin-path" || (flag.value != "DIR" && !flag.value.ends_with("FILE"))) continue;
+    for (const std::string& named : given->second) Confinement::lend(named);
+  }
+}
+
 int run_words(const std::vector<std::string>& words, Stdout out) {
   const std::vector<CommandSpec> commands = all_commands();
   if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
@@ -160,6 +174,7 @@ int run_words(const std::vector<std::string>& words, Stdout out) {
   if (!arguments) return fail(arguments.error());
   if (out == Stdout::Closed && command->prints)
     return fail(run_error("stdout is closed, and galley " + command->name + " prints its result", "redirect it to a file: > FILE"));
+  lend_named(*command, *arguments);
   const Status status = command->run(*arguments);
   return status ? 0 : fail(status.error());
 }

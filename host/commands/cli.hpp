@@ -23,6 +23,7 @@ struct FlagSpec {
 struct CommandLine {
   std::vector<std::string> positional;
   std::map<std::string, std::vector<std::string>> flags;
+  std::string typed;  ///< all of it, as it may be typed again
   bool has(const std::string& flag) const { return flags.contains(flag); }
   /// The last value given, or `otherwise`.
   std::string get(const std::string& flag, const std::string& otherwise = "") const;

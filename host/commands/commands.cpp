@@ -2,6 +2,8 @@
 #include <cstdio>
 #include <optional>
 
+#include "host/base/confinement.hpp"
+#include "host/base/glob.hpp"
 #include "host/base/nearest.hpp"
 #include "host/base/new_file.hpp"
 #include "host/base/ordered.hpp"
@@ -32,7 +34,9 @@ namespace galley {
 namespace {
 
 const FlagSpec set_flag = {"--set", "NAME=VALUE", "set a recipe argument: the value of arg(\"NAME\")", true, false};
-const FlagSpec confine_flag = {"--confine", "", "limit a recipe by somebody else to files in its own folder and in --set", false, false};
+const FlagSpec confine_flag = {"--confine", "", "limit what comes from somebody else to files in its own folder and those that flags name",
+                               false, false};
+const FlagSpec unconfined_flag = {"--unconfined", "", "let a run that is not marked as yours read all that it recorded", false, false};
 const FlagSpec plugin_path_flag = {"--plugin-path", "DIR",
                                    "search DIR for plugins first; DIR is a plugin's folder or a folder of such folders", true, false};
 const FlagSpec device_flag = {"--device", "KIND", "the device to run on: cpu, or cuda for an NVIDIA GPU (cpu)", false, false};
@@ -67,9 +71,16 @@ Status command_tokenize(const CommandLine& a) {
     if (!a.positional.empty() || a.has("--decode") || a.has("--special"))
       return recipe_error("galley tokenize: --train takes no TOKENIZER_JSON, --decode or --special");
     if (!a.has("--vocab") || !a.has("--out")) return recipe_error("galley tokenize: --train needs --vocab N and --out DIR");
+    std::vector<std::filesystem::path> folders;
+    for (const std::string& named : a.flags.at("--train")) {
+      const std::filesystem::path begin = before_wildcards(named);
+      folders.push_back(begin.empty() ? "." : begin);
+    }
+    std::optional<Confinement> within;
+    if (a.has("--confine")) within.emplace(folders, "the folders that --train names", "without --confine, links are followed");
     return train_tokenizer(a.flags.at("--train"), static_cast<size_t>(TRY(a.integer("--vocab", 0, 1))), a.get("--out"), threads);
   }
-  for (const char* flag : {"--vocab", "--out"})
+  for (const char* flag : {"--vocab", "--out", "--confine"})
     if (a.has(flag)) return recipe_error(std::string("galley tokenize: ") + flag + " requires --train");
   if (a.positional.empty())
     return recipe_error("galley tokenize: TOKENIZER_JSON is missing", "to train one: galley tokenize --train FILE --vocab N --out DIR");
@@ -260,6 +271,8 @@ std::vector<CommandSpec> all_commands() {
        "A run that was killed before its first save starts again. If something that the run depends on has changed (its recipe, modules,\n"
        "data, base model or plugins), the run is not resumed; the error says what has changed.\n",
        {{"--recorded", "", "use the recipe and modules that the run recorded, even if their files have changed"},
+        confine_flag,
+        unconfined_flag,
         plugin_path_flag,
         until_flag,
         profile_flag,
@@ -329,7 +342,7 @@ std::vector<CommandSpec> all_commands() {
        "nothing, for any browser. Opens no device; runs are planned again, to show their memory. Examples:\n"
        "  galley report runs/first\n"
        "  galley report runs/plain runs/lean\n",
-       {plugin_path_flag},
+       {confine_flag, unconfined_flag, plugin_path_flag},
        command_report,
        false},
       {"eval",
@@ -338,6 +351,7 @@ std::vector<CommandSpec> all_commands() {
        "",
        {set_flag,
         confine_flag,
+        unconfined_flag,
         device_flag,
         plugin_path_flag,
         {"--json", "", "print the result as JSON"},
@@ -358,6 +372,7 @@ std::vector<CommandSpec> all_commands() {
        {{"--out", "DIR", "the folder to write; it must be new or empty", false, true},
         set_flag,
         confine_flag,
+        unconfined_flag,
         {"--merge", "", "merge what was trained beside the model's weights into them"},
         {"--dtype", "DTYPE", "round the numbers to f32, bf16 or f16"},
         {"--base", "DIR", "with an adapter's folder: its base model, if it is not where adapter_config.json says"},
@@ -388,6 +403,8 @@ std::vector<CommandSpec> all_commands() {
         {"--length", "N",
          "with a model's or an adapter's folder: the context length in tokens (512, or the model's own where that is shorter)"},
         {"--base", "DIR", "with an adapter's folder: its base model, if it is not where adapter_config.json says"},
+        confine_flag,
+        unconfined_flag,
         plugin_path_flag,
         reference_flag,
         reference_out_flag},
@@ -403,6 +420,8 @@ std::vector<CommandSpec> all_commands() {
         {"--normalize", "", "divide each vector by its length", false, false},
         {"--length", "N", "with a model's or an adapter's folder: tokens that are read of a text (512, or the model's own)"},
         {"--base", "DIR", "with an adapter's folder: its base model, if it is not where adapter_config.json says"},
+        confine_flag,
+        unconfined_flag,
         plugin_path_flag,
         reference_flag,
         reference_out_flag},
@@ -448,6 +467,7 @@ std::vector<CommandSpec> all_commands() {
         {"--decode", "", "convert ids to text", false, false},
         {"--threads", "N", "number of threads (all)", false, false},
         {"--train", "FILES", "train on these files", true, false},
+        {"--confine", "", "with --train: read no link that leads out of the folders that FILES names", false, false},
         {"--vocab", "N", "with --train: size of the vocabulary"},
         {"--out", "DIR", "with --train: folder for tokenizer.json and tokenizer_config.json"}},
        command_tokenize},

@@ -138,6 +138,8 @@ Status command_compare(const CommandLine& a) {
   if (error) return run_error("/proc/self/exe: " + error.message());
   turns.train_words = words_of(a, {"--plugin-path", "--device", "--target", "--memory", "--confine"});
   turns.resume_words = words_of(a, {"--plugin-path"});
+  // A run that is taken over is that of a recipe of this command line, whoever has trained it.
+  if (!a.has("--confine")) turns.resume_words.emplace_back("--unconfined");
   turns.stop = StopSignals::asked;
   turns.begins = [&](int64_t done, int64_t of, const Arm& arm, int64_t seed) {
     shown->begins(done, of, left_in(arm.name, width) + ", seed " + std::to_string(seed));

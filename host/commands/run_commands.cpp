@@ -98,6 +98,9 @@ Result<StudyOptions> study_options(const CommandLine& a) {
   }
   if (const auto it = a.flags.find("--plugin-path"); it != a.flags.end()) out.plugin_path.assign(it->second.begin(), it->second.end());
   out.confine = a.has("--confine") ? Confine::Yes : Confine::No;
+  out.unconfined = a.has("--unconfined");
+  if (out.unconfined && a.has("--confine")) return recipe_error("--confine and --unconfined say the contrary", "give one of them");
+  out.command = a.typed;
   out.device = a.get("--device", "cpu");
   out.target = a.get("--target");
   if (a.has("--target") && out.target.empty()) return recipe_error("--target '' names no target", "a TOML file, or the name of a target");
@@ -143,7 +146,7 @@ Status command_train(const CommandLine& a) {
   warn_of(*source, options.warn);
   std::vector<RunRecord::DataUsed> found;
   for (const DataReport& report : source->reports()) found.push_back({report.kind, facts_of(report)});
-  TRY_STATUS(create_run(out, TRY(record_of(*s, options.device, *source, std::move(found)))));
+  TRY_STATUS(create_run(out, TRY(record_of(*s, options.device, *source, std::move(found))), options.warn));
   print_lines("training %s: %s parameters, %s of them trained, %s planned\n", s->model.model_type.c_str(),
               count_text(static_cast<double>(s->program.parameters)).c_str(), count_text(static_cast<double>(s->program.trainable)).c_str(),
               bytes_text(s->peak_memory()).c_str());
@@ -165,8 +168,11 @@ Status command_train(const CommandLine& a) {
 
 Status command_resume(const CommandLine& a) {
   const std::filesystem::path directory = a.positional[0];
-  if (!a.has("--recorded")) TRY_STATUS(check_recipe(TRY(open_run(directory)), directory));
-  const Run run = TRY(study_run(directory, TRY(study_options(a))));
+  StudyOptions options = TRY(study_options(a));
+  const RunRecord record = TRY(open_run(directory));
+  confine_run(record, directory, &options);
+  if (!a.has("--recorded")) TRY_STATUS(check_recipe(record, directory));
+  const Run run = TRY(study_run(directory, options));
   TRY_STATUS(check_origins(run.record, *run.study, directory));
   const auto open = [&]() -> Result<std::unique_ptr<Source>> {
     std::unique_ptr<Source> source = TRY(open_source_shown(*run.study));

@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstring>
 
+#include "host/base/file.hpp"
 #include "host/exec/state.hpp"
 #include "host/session/origins.hpp"
 #include "host/session/run_directory.hpp"
@@ -28,8 +29,8 @@ constexpr int kNotStarted = 127;
 class Process {
  public:
   static Result<Process> start(const std::vector<std::string>& words, const fs::path& log) {
-    const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (out < 0) return run_error("cannot write " + log.string() + ": " + std::strerror(errno));
+    const File file = TRY(File::open_append(log));
+    const int out = file.descriptor();
     std::vector<char*> arguments;
     for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
@@ -42,7 +43,6 @@ class Process {
       ::_exit(kNotStarted);
     }
     const int error = errno;
-    ::close(out);
     if (pid < 0) return run_error("cannot start a process for a run: " + std::string(std::strerror(error)));
     return Process(pid);
   }

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string_view>
 
+#include "host/base/confinement.hpp"
 #include "host/base/new_file.hpp"
 
 namespace galley {
@@ -44,6 +45,7 @@ std::optional<std::string> tag_in(const fs::path& folder) {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(folder / kTag, error);
   if (!fs::exists(status)) return std::nullopt;
+  Confinement::lend(folder / kTag);
   const Result<std::string> text = fs::is_regular_file(status) ? read_text(folder / kTag, 4096) : Result<std::string>("not a file");
   return text ? *text : "not to be read";
 }
@@ -91,7 +93,9 @@ Error cache_error(Error error) {
   return error;
 }
 
-Result<fs::path> cache_folder() {
+namespace {
+
+Result<fs::path> find_folder() {
   fs::path path;
   if (const char* own = std::getenv("GALLEY_CACHE"); own && *own) path = own;
   else if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg && *xdg) path = fs::path(xdg) / "galley";
@@ -114,6 +118,14 @@ Result<fs::path> cache_folder() {
   const Status marked = mark(path);
   std::error_code error;
   if (!marked && !fs::is_directory(path, error)) return marked.error();
+  return path;
+}
+
+}  // namespace
+
+Result<fs::path> cache_folder() {
+  fs::path path = TRY(find_folder());
+  Confinement::lend(path);
   return path;
 }
 

@@ -9,11 +9,10 @@
 #include <tuple>
 #include <utility>
 
-#include "host/base/below.hpp"
+#include "host/base/confinement.hpp"
 #include "host/base/file.hpp"
 #include "host/base/glob.hpp"
 #include "host/data/spec.hpp"
-#include "host/recipe/paths.hpp"
 
 namespace galley {
 namespace {
@@ -128,6 +127,7 @@ class Finder {
                std::vector<fs::path>* files) {
     struct stat status;
     if (::stat(directory.c_str(), &status) != 0) return system_error("open", directory, errno);
+    TRY_STATUS(check_reach(directory));
     std::erase_if(places, [&](size_t at) { return !visited->emplace(status.st_dev, status.st_ino, at).second; });
     if (places.empty()) return ok();
     std::vector<std::pair<fs::path, Places>> below;
@@ -169,7 +169,7 @@ class Finder {
       return ok();
     }
     Result<File> file = File::open_read(path);
-    if (!file.ok()) return data_error(spec_, file.error().cause);
+    if (!file.ok()) return data_error(spec_, file.error().cause, file.error().hint);
     std::byte start[8192];
     Result<size_t> read = file->read_some(start, 0);
     if (!read.ok()) return data_error(spec_, read.error().cause);
@@ -182,16 +182,11 @@ class Finder {
     return ok();
   }
 
-  // Of a confined recipe: whether the file, with links followed, lies where it may read.
+  // Of a confined recipe: whether the file or directory, with links followed, lies where it may read. Asked here as well as where files
+  // are opened, since what lies in the cache is not opened again.
   Status check_reach(const fs::path& path) const {
-    if (spec_.roots.empty()) return ok();
-    std::error_code error;
-    const fs::path real = fs::canonical(path, error);
-    if (error) return data_error(spec_, "cannot resolve '" + path.string() + "': " + error.message());
-    const auto holds = [&](const fs::path& root) { return is_below(real, root); };
-    if (std::any_of(spec_.roots.begin(), spec_.roots.end(), holds)) return ok();
-    const Error out = leads_out(path.string(), real);
-    return data_error(spec_, out.cause, out.hint);
+    const Status inside = Confinement::check(path);
+    return inside ? ok() : data_error(spec_, inside.error().cause, inside.error().hint);
   }
 
   const DataSpec& spec_;

@@ -30,8 +30,8 @@ struct Documents {
 /// node_modules, __pycache__, and every directory with a CMakeCache.txt or CACHEDIR.TAG), and what Galley's own runs left (every directory
 /// with a run.toml), so that a run inside the corpus is no part of it. Patterns pass over the same directories where ** walks. A file that
 /// comes twice counts once. Errors: nothing there, a pattern that matches nothing, a file that cannot be read, a named file that is binary
-/// or no regular file, and of a confined recipe a file outside of DataSpec::roots. Lines and Tokens: a directory is an error, and files may
-/// be binary and of any size.
+/// or no regular file, and a file or directory that no Confinement holds, if there is any. Lines and Tokens: a directory is an error, and
+/// files may be binary and of any size.
 enum class FileKind : uint8_t { Text, Lines, Tokens };
 Result<Documents> find_documents(const DataSpec& spec, const std::vector<std::string>& files, FileKind kind);
 

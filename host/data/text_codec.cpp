@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "host/base/below.hpp"
+#include "host/base/confinement.hpp"
 #include "host/base/file.hpp"
 #include "host/base/json.hpp"
 #include "host/data/cache.hpp"
@@ -12,11 +14,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// What belongs to a tokenizer and lies beside it; the last is the model's, and not saved with it.
+constexpr std::string_view kBeside[] = {
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",      "vocab.json",
+    "merges.txt",     "tokenizer.model",       "chat_template.jinja",     "generation_config.json", "config.json"};
+
 /// The object in a file; an empty one where there is no such file.
 Result<Table> object_in(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(path, error)) return Table();
-  Value value = TRY(read_json(path));
+  Result<Value> read = read_json(path);
+  if (!read) return recipe_error(read.error().cause, read.error().hint);
+  Value value = *std::move(read);
   auto* table = std::get_if<Table>(&value);
   if (!table) return recipe_error(path.string() + ": this is no JSON object");
   return std::move(*table);
@@ -78,7 +87,11 @@ Result<ModelTokens> read_model_tokens(const fs::path& folder) {
   out.stops = ids_in(generation, "eos_token_id");
   out.chat_template = template_in(about);
   std::error_code error;
-  if (const fs::path jinja = folder / "chat_template.jinja"; fs::exists(jinja, error)) out.chat_template = TRY(read_text(jinja));
+  if (const fs::path jinja = folder / "chat_template.jinja"; fs::exists(jinja, error)) {
+    Result<std::string> text = read_text(jinja);
+    if (!text) return recipe_error(text.error().cause, text.error().hint);
+    out.chat_template = *std::move(text);
+  }
   return out;
 }
 
@@ -118,11 +131,32 @@ Result<fs::path> tokenizer_file(const DataSpec& spec, const Recipe& recipe) {
   const std::string which = TRY(options_of(spec).text("tokenizer")).value_or("model");
   if (which == "bytes" || (which == "model" && recipe.model.path.empty())) return fs::path();
   std::error_code error;
-  if (which == "model") {
-    const fs::path& model = recipe.model.path;  // a folder, or a file in one
-    return (fs::is_regular_file(model, error) ? model.parent_path() : model) / "tokenizer.json";
+  const bool of_model = which == "model";
+  fs::path out = of_model ? recipe.model.path : fs::path(which);
+  if (of_model && fs::is_regular_file(out, error)) out = out.parent_path();  // a model is a folder, or a file in one
+  if (of_model || fs::is_directory(out, error)) out /= "tokenizer.json";
+  Confinement::lend_beside(out.parent_path(), kBeside);
+  return out;
+}
+
+Result<std::vector<std::pair<std::string, std::string>>> tokenizer_files(const DataSpec& spec, const Recipe& recipe) {
+  std::vector<std::pair<std::string, std::string>> out;
+  const fs::path file = TRY(tokenizer_file(spec, recipe));
+  if (file.empty()) return out;
+  const fs::path folder = file.parent_path(), reach = reach_of(folder);
+  for (const std::string_view name : std::span(kBeside).first(std::size(kBeside) - 1)) {
+    std::error_code error;
+    if (!fs::exists(folder / name, error)) continue;
+    const Result<File> opened = File::open_read(folder / name);
+    if (!opened) return recipe_error(opened.error().cause, opened.error().hint);
+    if (const fs::path real = TRY(opened->real_path()); !is_below(real, reach)) {
+      Error out_of = leads_out((folder / name).string(), "its folder", real, "put the file itself there in place of the link");
+      out_of.cause += ", and would be saved with the model";
+      return out_of;
+    }
+    out.emplace_back(name, TRY(read_text(*opened, uint64_t{256} << 20)));
   }
-  return fs::is_directory(which, error) ? fs::path(which) / "tokenizer.json" : fs::path(which);
+  return out;
 }
 
 Status take_token_ids(Recipe& recipe) {

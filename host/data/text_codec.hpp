@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "host/base/result.hpp"
@@ -36,8 +37,12 @@ SpecialTokens special_tokens(const Tokenizer& tokenizer, const ModelTokens& mode
 const DataSpec& text_data(const Recipe& recipe);
 /// The same without its options where it has no text: how such a model reads one is the usual.
 DataSpec text_spec(const Recipe& recipe);
-/// The tokenizer.json that the data's option `tokenizer` means, whether it is there or not; "": bytes, or the model has no folder.
+/// The tokenizer.json that the data's option `tokenizer` means, whether it is there or not; "": bytes, or the model has no folder. Where
+/// reading is confined, what belongs to it and lies beside it may be read.
 Result<std::filesystem::path> tokenizer_file(const DataSpec& spec, const Recipe& recipe);
+/// It and what belongs to it, by name, to be saved with a model. One that is a link out of its folder is an error: it could be any file,
+/// which would go where the model goes.
+Result<std::vector<std::pair<std::string, std::string>>> tokenizer_files(const DataSpec& spec, const Recipe& recipe);
 
 /// Gives a model that the recipe describes itself the ids of the tokenizer that its data is read with, where the recipe says none:
 /// bos_token_id, eos_token_id and pad_token_id, by which other programs know where a text ends.

@@ -25,19 +25,20 @@ std::string file_of(const std::string& module) {
 
 }  // namespace
 
+bool Sandbox::allowed(const std::filesystem::path& real) const {
+  return reach_ == Reach::Anywhere || std::any_of(roots_.begin(), roots_.end(), [&](const std::filesystem::path& root) {
+           std::error_code code;
+           const std::filesystem::path folder = std::filesystem::canonical(root, code);
+           return !code && is_below(real, folder);
+         });
+}
+
 Result<LuaSource> Sandbox::find_module(const std::string& module) const {
   const std::string file = file_of(module);
   if (file.empty()) {
     return recipe_error("require: '" + module.substr(0, 200) + "' is not the name of a module",
                         "such as \"common\" or \"lib.common\", for common.lua and lib/common.lua, or a path such as \"../common\"");
   }
-  const auto allowed = [&](const std::filesystem::path& real) {
-    return reach_ == Reach::Anywhere || std::any_of(roots_.begin(), roots_.end(), [&](const std::filesystem::path& root) {
-             std::error_code code;
-             const std::filesystem::path folder = std::filesystem::canonical(root, code);
-             return !code && is_below(real, folder);
-           });
-  };
   const auto provided = std::find_if(provided_.begin(), provided_.end(), [&](const LuaSource& m) { return m.module == file; });
   if (provided != provided_.end()) return *provided;
   std::string looked;
@@ -48,8 +49,12 @@ Result<LuaSource> Sandbox::find_module(const std::string& module) const {
     std::error_code code;
     const std::filesystem::path real = std::filesystem::canonical(path, code);
     if (code) continue;
-    if (!allowed(real)) return recipe_error("require: " + path.string() + " leads out of the folders for modules, to " + real.string());
+    const auto leads_out = [&](const std::filesystem::path& to) {
+      return recipe_error("require: " + path.string() + " leads out of the folders for modules, to " + to.string());
+    };
+    if (!allowed(real)) return leads_out(real);
     LuaSource source = TRY(read_source(real, path.string()));
+    if (!allowed(source.path)) return leads_out(source.path);  // somebody has put a link there meanwhile
     source.module = file;
     return source;
   }

@@ -256,9 +256,11 @@ Result<LuaSource> Sandbox::read_source(const std::filesystem::path& path, const 
   const std::filesystem::path real = std::filesystem::canonical(path, code);
   if (code) return recipe_error(name + ": " + code.message());
   if (!std::filesystem::is_regular_file(real, code)) return recipe_error(name + ": this is not a file");
-  Result<std::string> text = read_text(real, limits_.source);
+  Result<File> file = File::open_read(real);
+  if (!file) return recipe_error(file.error().cause, file.error().hint);
+  Result<std::string> text = read_text(*file, limits_.source);
   if (!text) return recipe_error(text.error().cause, text.error().hint);
-  return LuaSource{name, real, std::move(text).value()};
+  return LuaSource{name, reach_ == Reach::Roots ? TRY(file->real_path()) : real, std::move(text).value()};
 }
 
 bool has_place(std::string_view message) {

@@ -105,6 +105,8 @@ class Sandbox {
   void exceed(Limit limit, size_t asked = 0);
   Error limit_error() const;
   Error take_error(int status);
+  /// Whether the roots hold what a real path names, or any file may run.
+  bool allowed(const std::filesystem::path& real) const;
   Result<LuaSource> read_source(const std::filesystem::path& path, const std::string& name) const;
   Result<LuaSource> find_module(const std::string& module) const;
 

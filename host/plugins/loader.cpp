@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 
+#include "host/base/confinement.hpp"
 #include "host/base/file.hpp"
 #include "host/base/log.hpp"
 #include "host/base/nearest.hpp"
@@ -101,12 +102,16 @@ void Plugins::add_folder(const fs::path& folder) {
 }
 
 void Plugins::add_plugin(const fs::path& file) {
+  Confinement::lend(file);
   Result<Manifest> manifest = read_manifest(file);
   if (!manifest) {
     warn(manifest.error().cause);
     unreadable_.push_back({file, manifest.error().cause});
     return;
   }
+  // The person has named their folder: they may be read, and links to where they were built.
+  Confinement::lend(manifest->folder() / manifest->library);
+  for (const KernelLibrary& library : manifest->kernel_libraries) Confinement::lend(manifest->folder() / library.library);
   if (const Plugin* first = find(manifest->id)) {
     if (first->manifest.file != manifest->file)
       warn("plugin '" + manifest->id + "' in " + manifest->folder().string() + " is hidden by the one in " +

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <system_error>
 
+#include "host/base/confinement.hpp"
 #include "host/base/option_reader.hpp"
 
 namespace galley {
@@ -126,6 +127,9 @@ Result<std::unique_ptr<const Options>> Options::create(const StrategySpec& spec,
       const std::filesystem::path path = std::filesystem::absolute(*value.as<std::string>(), ignored).lexically_normal();
       if (!std::filesystem::exists(path, ignored))
         return reader.error(option.name, reader.called(option.name) + ": there is no '" + path.string() + "'");
+      // The plugin may open it by its own means.
+      if (const Status inside = Confinement::check(path); !inside)
+        return reader.error(option.name, reader.called(option.name) + ": " + inside.error().cause);
       value = Value(path.string());
     }
     values[option.name] = std::move(value);

@@ -33,8 +33,7 @@ constexpr size_t kMostPathBytes = 512u << 10;
 class Reader {
  public:
   /// `steps`: how many the recipe's epochs are; 0: not known.
-  Reader(Language& language, const PathRules& paths, const Sandbox& sandbox, const std::string& name, const std::string& text,
-         int64_t steps)
+  Reader(Language& language, PathRules& paths, const Sandbox& sandbox, const std::string& name, const std::string& text, int64_t steps)
       : language_(language), paths_(paths), steps_(steps) {
     maps_.emplace(name, SourceMap(text));
     for (const LuaSource& source : sandbox.sources()) maps_.emplace(source.name, SourceMap(source.text));
@@ -58,12 +57,10 @@ class Reader {
   Result<Schedule> schedule(const Entry& entry, const std::string& option, const Place& place);
   Result<Curve> read_curve(const Entry& entry, const std::string& option);
   Status finish_options(Value* value, const Use& use, const std::string& option, const std::string& path);
-  /// Who opens the file: one that walks a folder by itself asks DataSpec::roots for each file.
-  enum class Opens : uint8_t { All, Found };
-  Status resolve(Value* value, const Place& place, Opens opens = Opens::All);
+  Status resolve(Value* value, const Place& place);
 
   Language& language_;
-  const PathRules& paths_;
+  PathRules& paths_;
   int64_t steps_;  // of the run; 0: not known
   std::map<std::string, SourceMap> maps_;
   std::map<std::pair<std::string, std::string>, EntryLines> lines_;  // by place and callee
@@ -112,21 +109,17 @@ Result<const Entry*> Reader::entry_of(const Fields& fields, const char* name, En
 }
 
 /// Paths, in place: a text or a list of texts. What is neither is left to whoever checks the option's type.
-Status Reader::resolve(Value* value, const Place& place, Opens opens) {
+Status Reader::resolve(Value* value, const Place& place) {
   if (const auto* text = value->as<std::string>()) {
     path_bytes_ += text->size();
     if (path_bytes_ > kMostPathBytes)
       return recipe_error(place.text() + ": the recipe names too many files", "name their folder, or a pattern");
     Result<std::filesystem::path> path = paths_.resolve(*text);
     if (!path) return recipe_error(place.text() + ": " + path.error().cause, path.error().hint);
-    if (opens == Opens::All) {
-      const Status inside = paths_.check_links(*path);
-      if (!inside) return recipe_error(place.text() + ": " + inside.error().cause, inside.error().hint);
-    }
     *value = Value(path->string());
   } else if (value->as<List>()) {
     for (Value& element : std::get<List>(*value)) {
-      if (element.as<std::string>()) TRY_STATUS(resolve(&element, place, opens));
+      if (element.as<std::string>()) TRY_STATUS(resolve(&element, place));
     }
   }
   return ok();
@@ -184,10 +177,8 @@ Status Reader::read_data(const Entry& entry, DataSpec* data) {
     const auto* text = value.as<std::string>();
     const bool built_in = text && (*text == "model" || *text == "bytes");
     const bool files = name == "files" || name == "validation";
-    if (files || name == "path" || (name == "tokenizer" && !built_in))
-      TRY_STATUS(resolve(&value, fields.place_of(name), files ? Opens::Found : Opens::All));
+    if (files || name == "path" || (name == "tokenizer" && !built_in)) TRY_STATUS(resolve(&value, fields.place_of(name)));
   }
-  data->roots = paths_.roots();
   return read_mix(entry, data);
 }
 
@@ -469,6 +460,7 @@ Result<Opened> open_recipe(const std::filesystem::path& path, const RecipeOption
   recipe.sets = options.sets;
   recipe.library = options.library;
   recipe.confine = options.confine;
+  recipe.directory = options.directory;
   recipe.modules = options.modules;
   recipe.required = options.required;
   LuaLimits limits;
@@ -483,7 +475,7 @@ Result<Opened> open_recipe(const std::filesystem::path& path, const RecipeOption
 Result<std::optional<CompareSpec>> read_compare(const std::filesystem::path& path, const RecipeOptions& options) {
   const Opened opened = TRY(open_recipe(path, options));
   if (opened.script->returned().kind != Entry::Kind::Compare) return std::optional<CompareSpec>();
-  const PathRules paths(folder_of(path), opened.here, {}, options.confine);
+  PathRules paths(folder_of(path), opened.here, {}, options.confine);
   Reader reader(opened.script->language(), paths, opened.script->sandbox(), opened.recipe.name, opened.recipe.text, 0);
   return std::optional(TRY(reader.compare_spec(opened.script->returned())));
 }
@@ -492,10 +484,11 @@ Result<Recipe> read_recipe(const std::filesystem::path& path, const RecipeOption
   Opened opened = TRY(open_recipe(path, options));
   Recipe& recipe = opened.recipe;
   RecipeScript* const script = opened.script.get();
-  const PathRules paths(folder_of(path), options.directory.empty() ? opened.here : options.directory, script->arguments().given_texts(),
-                        options.confine);
+  PathRules paths(folder_of(path), options.directory.empty() ? opened.here : options.directory, script->arguments().given_texts(),
+                  options.confine, options.within);
   TRY_STATUS(
       Reader(script->language(), paths, script->sandbox(), recipe.name, recipe.text, options.steps).read(script->returned(), &recipe));
+  recipe.confinement = paths.confinement();
   recipe.offers = script->language().offers();
   for (const LuaSource& source : script->sandbox().sources()) {
     recipe.modules.emplace(source.path.string(), source.text);

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +15,8 @@
 #include "host/base/value.hpp"
 
 namespace galley {
+
+class Confinement;
 
 /// One positional entry of the recipe: use "name" { options }.
 struct Use {
@@ -60,9 +63,8 @@ struct DataSpec {
   std::string kind;  ///< one of data_kinds()
   Table options;     ///< "files", "path", "validation" and a "tokenizer" that are files already resolved to absolute paths (strings)
   Place place;
-  std::vector<DataSpec> parts = {};               ///< of a mix
-  std::optional<size_t> chat_template = {};       ///< "template" is a function of the recipe: what RecipeScript::function() knows it by
-  std::vector<std::filesystem::path> roots = {};  ///< of a confined recipe: what a pattern finds lies below one of them; empty: anywhere
+  std::vector<DataSpec> parts = {};          ///< of a mix
+  std::optional<size_t> chat_template = {};  ///< "template" is a function of the recipe: what RecipeScript::function() knows it by
 };
 
 /// validate = { every = N, start = true, patience = N, min_delta = X }
@@ -114,10 +116,12 @@ struct Recipe {
   std::string name;               ///< the recipe as the user typed it
   std::filesystem::path library;  ///< Galley's own modules for `require`
   Confine confine = Confine::No;
-  std::map<std::string, std::string> modules;   ///< the files it required, by their real path: a run can tell when they change
-  std::vector<std::string> warnings;            ///< what is legal and may not be meant, with the line
-  std::map<std::string, std::string> required;  ///< their real paths by what they were required as: "lib/common.lua"
-  std::vector<Offer> offers;                    ///< in the order in which they were asked for
+  std::filesystem::path directory;                 ///< RecipeOptions::directory
+  std::shared_ptr<const Confinement> confinement;  ///< of what may be read as long as the recipe is used; null: anything
+  std::map<std::string, std::string> modules;      ///< the files it required, by their real path: a run can tell when they change
+  std::vector<std::string> warnings;               ///< what is legal and may not be meant, with the line
+  std::map<std::string, std::string> required;     ///< their real paths by what they were required as: "lib/common.lua"
+  std::vector<Offer> offers;                       ///< in the order in which they were asked for
 };
 
 /// "3:2,7:1", as --set choices gives it: by the line of a one_of, which of what it offers is taken, from 1.
@@ -130,6 +134,7 @@ struct RecipeOptions {
   std::filesystem::path library = {};                              ///< Galley's own modules for `require`; "": none
   std::filesystem::path directory = {};                            ///< what paths in `sets` are relative to; "": the current directory
   Confine confine = Confine::No;                                   ///< --confine
+  std::shared_ptr<const Confinement> within = {};                  ///< what holds instead of the recipe's folder and of `sets`; may be null
   int64_t steps = 0;                                               ///< how many the recipe's epochs are; 0: not known yet
   double seconds = 1;                                              ///< Lua's processor time, all of it
   size_t bytes = 64u << 20;                                        ///< Lua's memory

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "host/base/below.hpp"
+#include "host/base/confinement.hpp"
 #include "host/base/json.hpp"
 #include "host/plan/timing.hpp"
 #include "host/report/plan_report.hpp"
@@ -55,8 +57,9 @@ Table record_json(const RunRecord& r) {
           {"strategies", Value(std::move(strategies))}};
 }
 
-/// A file of a run that may be absent or broken: nil then.
-Value optional_json(const fs::path& path) {
+/// A file of a run that may be absent or broken: nil then. One that leads out of a stranger's run is an error.
+Result<Value> optional_json(const fs::path& path) {
+  TRY_STATUS(Confinement::check(path));
   auto read = read_json(path);
   return read ? std::move(read).value() : Value();
 }
@@ -82,9 +85,12 @@ class ReportData {
   enum class Map : uint8_t { Yes, No };
   Status add_run(const fs::path& directory, const std::string& name, const std::string& arm, Map wanted) {
     const RunRecord record = TRY(open_run(directory));
+    StudyOptions options = options_;
+    confine_run(record, directory, &options);
+    if (options.within) options_.warn = {};  // once for all runs of a page
     RunMetrics metrics = TRY(read_run_metrics(directory, kMostPoints));
-    Value memory = optional_json(directory / "memory.json"), usage = optional_json(directory / "usage.json"),
-          profile = optional_json(directory / "profile.json");
+    Value memory = TRY(optional_json(directory / "memory.json")), usage = TRY(optional_json(directory / "usage.json")),
+          profile = TRY(optional_json(directory / "profile.json"));
     if (!profile.field<List>("ops") || !profile.field<List>("strategies")) profile = Value();
     if (!memory.field<Table>("classes")) memory = Value();
     Table run = {{"name", Value(name)},
@@ -96,7 +102,7 @@ class ReportData {
                  {"usage", std::move(usage)},
                  {"profile", std::move(profile)}};
     if (!arm.empty()) run["arm"] = Value(arm);
-    if (wanted == Map::Yes) add_map(directory, arm.empty() ? name : arm, memory, run);
+    if (wanted == Map::Yes) add_map(directory, options, arm.empty() ? name : arm, memory, run);
     runs_.push_back(Value(std::move(run)));
     return ok();
   }
@@ -117,8 +123,8 @@ class ReportData {
   }
 
  private:
-  void add_map(const fs::path& directory, const std::string& title, const Value& memory, Table& run) {
-    const Result<Run> again = study_run(directory, options_);
+  void add_map(const fs::path& directory, const StudyOptions& options, const std::string& title, const Value& memory, Table& run) {
+    const Result<Run> again = study_run(directory, options);
     if (!again) {
       run["map_error"] = Value(again.error().cause + (again.error().hint.empty() ? "" : " (" + again.error().hint + ")"));
       return;
@@ -143,19 +149,23 @@ class ReportData {
   std::vector<std::string> texts_, titles_;  ///< of them
 };
 
-/// The path of a run below a comparison's directory; a file by a stranger must not lead out of it.
+/// The path of a run below a comparison's directory; a file by a stranger must not lead out of it, nor a link.
 Result<fs::path> run_below(const fs::path& directory, const std::string& relative) {
-  const fs::path path = relative;
-  for (const fs::path& part : path)
-    if (path.is_absolute() || part == "..")
-      return run_error((directory / "compare.json").string() + ": the run '" + relative + "' does not lie below the comparison",
-                       "the file is not one that Galley wrote");
-  return directory / path;
+  std::error_code error;
+  const fs::path folder = fs::canonical(directory, error), real = fs::weakly_canonical(directory / relative, error);
+  if (error || !is_below(real, folder))
+    return run_error((directory / "compare.json").string() + ": the run '" + relative + "' does not lie below the comparison",
+                     "the file is not one that Galley wrote");
+  return directory / relative;
 }
 
 Result<Value> comparison_page(const fs::path& directory, const StudyOptions& options) {
   const fs::path file = directory / "compare.json";
-  Value comparison = TRY(read_json(file));
+  Value comparison;
+  {
+    const Confinement within({directory}, "the comparison's folder", "name the folder in which it lies");
+    comparison = TRY(read_json(file));
+  }
   const auto* arms = comparison.field<List>("arms");
   if (!arms || !comparison.field<List>("seeds") || !comparison.field<List>("differ"))
     return run_error(file.string() + ": no 'arms', 'seeds' or 'differ'", "the file is not one that Galley wrote");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "host/base/confinement.hpp"
 #include "host/base/file.hpp"
 #include "host/base/gguf.hpp"
 #include "host/base/json.hpp"
@@ -59,9 +60,12 @@ Result<fs::path> base_of(const fs::path& folder, const AdapterConfig& config, co
   const std::string who = (folder / "adapter_config.json").string();
   // A run that has trained more of the model than the adapter saves both beside each other.
   const fs::path beside = fs::absolute(folder).lexically_normal() / ".." / "model";
-  if (base.empty() && is_there(beside / "config.json")) return fs::canonical(beside, error);
+  if (base.empty() && is_there(beside / "config.json") && Confinement::check(beside)) return fs::canonical(beside, error);
   if (base.empty())
     return recipe_error(who + ": 'base_model_name_or_path' is not set", "name the folder of the adapter's base model: --base DIR");
+  if (given.empty())
+    if (const Status inside = Confinement::check(base); !inside)
+      return recipe_error(who + ": 'base_model_name_or_path': " + inside.error().cause, "name the folder of its base model: --base DIR");
   if (fs::is_directory(base, error)) return base;
   if (!given.empty()) return recipe_error("--base " + given.string() + ": there is no such folder", missing_folder_hint(given));
   return recipe_error(who + ": the base model '" + config.base + "' is not a folder here",
@@ -141,6 +145,12 @@ Result<FolderKind> kind_of_folder(const fs::path& folder) {
 Result<FolderStudy> study_folder(const fs::path& folder, const FolderOptions& given, StudyOptions options) {
   FolderStudy out;
   const FolderKind kind = TRY(kind_of_folder(folder));
+  if (kind == FolderKind::Run) confine_run(TRY(open_run(folder)), folder, &options);
+  else if (options.unconfined) return recipe_error("--unconfined applies to a run's directory only");
+  else if (options.confine == Confine::Yes && !options.within)
+    options.within = std::make_shared<Confinement>(std::vector{reach_of(folder), reach_of(given.base.empty() ? folder : given.base)},
+                                                   kind == FolderKind::Model ? "the model's folder" : "the adapter's folder",
+                                                   "without --confine, links and names may lead anywhere");
   if (kind == FolderKind::Model) {
     out.study = TRY(study_model(folder, given.length, std::move(options)));
   } else if (kind == FolderKind::Adapter) {
@@ -149,6 +159,7 @@ Result<FolderStudy> study_folder(const fs::path& folder, const FolderOptions& gi
     out.study = TRY(study_run(folder, std::move(options))).study;
     out.state = TRY(find_weights(out.study->recipe, folder)).value_or(*latest);
   } else {
+    options.unconfined = false;
     for (const char* name : {"adapter", "model"})
       if (options.purpose == Purpose::Export && is_there(folder / name)) return study_folder(folder / name, given, std::move(options));
     return recipe_error(folder.string() + ": this run has saved nothing yet", "let it come to its first save");

@@ -4,7 +4,6 @@
 #include <map>
 #include <set>
 
-#include "host/base/below.hpp"
 #include "host/base/file.hpp"
 #include "host/base/json.hpp"
 #include "host/data/cache.hpp"
@@ -238,24 +237,6 @@ Status check_files_of_model(const RunRecord& record, const Study& study, const f
 
 Status check_data_files(const RunRecord& record, const Study& study, const Source& source, const fs::path& directory) {
   return compare(of_kinds(record.origins, true), TRY(origins_of(study, source)), directory);
-}
-
-Status check_plugin_folder(const RunRecord::PluginUsed& plugin, const fs::path& directory) {
-  const auto refuse = [&](const std::string& why) {
-    return recipe_error(directory.string() + ": plugin '" + plugin.id + "' of this run is not loaded: " + why,
-                        "if you trust it, name its folder: --plugin-path DIR");
-  };
-  const fs::path folder = plugin.folder;
-  std::error_code error;
-  if (!folder.is_absolute()) return refuse("its folder '" + plugin.folder + "' is no absolute path");
-  const fs::path real = fs::canonical(folder, error);
-  if (error) return refuse("there is no " + plugin.folder + " any more");
-  const fs::path run = fs::canonical(directory, error);
-  if (error || is_below(real, run)) return refuse(plugin.folder + " lies in the run's own directory");
-  const Manifest manifest = TRY(read_manifest(folder / "plugin.toml"));
-  if (manifest.id != plugin.id || TRY(plugin_hash(manifest)) != plugin.hash)
-    return refuse("what lies in " + plugin.folder + " has changed since the run began");
-  return ok();
 }
 
 }  // namespace galley

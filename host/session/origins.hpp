@@ -33,8 +33,4 @@ Status check_files_of_model(const RunRecord& record, const Study& study, const s
 /// The data.
 Status check_data_files(const RunRecord& record, const Study& study, const Source& source, const std::filesystem::path& directory);
 
-/// Whether a plugin that the record names may be loaded from where it was, although nobody has named that place today: its folder is
-/// absolute, lies outside of the run's directory, and holds what it held. A run that somebody else made must not be a program.
-Status check_plugin_folder(const RunRecord::PluginUsed& plugin, const std::filesystem::path& directory);
-
 }  // namespace galley

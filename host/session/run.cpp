@@ -1,6 +1,8 @@
 #include "host/session/run.hpp"
 
+#include "host/base/confinement.hpp"
 #include "host/base/json.hpp"
+#include "host/base/shell.hpp"
 #include "host/session/origins.hpp"
 
 namespace galley {
@@ -44,19 +46,42 @@ const char* doing(Purpose purpose) {
   }
 }
 
+/// A run is data: it loads no program by its own word. It says where its plugins were, which is offered to whoever trusts them.
+Status check_plugins_named(const RunRecord& record, const std::filesystem::path& directory, const StudyOptions& options) {
+  const std::filesystem::path built_in[] = {options.installation.plugins};
+  const auto named = Plugins::scan(plugin_search_path(built_in, options.plugin_path), [](const std::string&) {});
+  std::string missing, words;
+  for (const auto& plugin : record.plugins) {
+    if (named->find(plugin.id)) continue;
+    missing += (missing.empty() ? "plugin '" : ", plugin '") + plugin.id + "' " + plugin.version;
+    words += " --plugin-path " + shell_word(plugin.folder);
+  }
+  if (missing.empty()) return ok();
+  return recipe_error(directory.string() + ": this run needs " + missing + ", which is not on the plugin path",
+                      "a run loads no program by its own word; if you trust what lies where it says: " + options.command + words +
+                          " (or GALLEY_PLUGIN_PATH)");
+}
+
 }  // namespace
+
+void confine_run(const RunRecord& record, const std::filesystem::path& directory, StudyOptions* options) {
+  const bool asked = options->confine == Confine::Yes;
+  if (options->within || options->unconfined || (record.own && !asked)) return;
+  options->within = std::make_shared<Confinement>(std::vector{directory}, "the run's folder",
+                                                  std::string(asked ? "without --confine" : "--unconfined lets") + " the run read" +
+                                                      (asked ? "s" : "") + " what it recorded: files that its maker chose");
+  if (!asked && options->warn)
+    options->warn(directory.string() +
+                  ": this run has no mark of yours, so it reads files of its own folder only; --unconfined lets it read what it recorded");
+}
 
 Result<Run> study_run(const std::filesystem::path& directory, StudyOptions options) {
   Run run;
   run.record = TRY(open_run(directory));
   const RunRecord& record = run.record;
-  const std::filesystem::path built_in[] = {options.installation.plugins};
-  const auto named = Plugins::scan(plugin_search_path(built_in, options.plugin_path), [](const std::string&) {});
-  for (const auto& plugin : record.plugins) {
-    if (named->find(plugin.id)) continue;
-    TRY_STATUS(check_plugin_folder(plugin, directory));
-    options.plugin_path.emplace_back(plugin.folder);
-  }
+  TRY_STATUS(check_plugins_named(record, directory, options));
+  confine_run(record, directory, &options);
+  options.unconfined = false;
   options.sets = record.sets;
   options.confine = record.confined ? Confine::Yes : Confine::No;
   options.device = record.device;

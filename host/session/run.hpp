@@ -19,9 +19,14 @@ struct Run {
 };
 
 /// Studies a run with its own recipe text, modules, arguments, device and target, so that the same program comes out. Of `options` count
-/// the plugin path, the purpose, and who is warned. A plugin is taken from where it was only if check_plugin_folder() (origins.hpp) agrees.
-/// Unless the run is to be continued, which checks more, the files that decide which model it trains have to be as they were.
+/// the plugin path, the purpose, who is warned, and how far the run is trusted: see confine_run(). Its plugins have to be on the plugin
+/// path: where the record says that they were proves nothing. Unless the run is to be continued, which checks more, the files that decide
+/// which model it trains have to be as they were.
 Result<Run> study_run(const std::filesystem::path& directory, StudyOptions options);
+
+/// Confines a run that has not this user's mark, and any run with --confine, to its own directory: sets `within`, unless it is set or
+/// --unconfined is given. `warn` is told of a stranger's. For whoever reads files of a run before study_run().
+void confine_run(const RunRecord& record, const std::filesystem::path& directory, StudyOptions* options);
 
 /// The state whose weights stand for the run: its best one where the recipe keeps it, else its newest; none where it has saved nothing.
 Result<std::optional<std::filesystem::path>> find_weights(const Recipe& recipe, const std::filesystem::path& directory);

@@ -3,7 +3,9 @@
 #include <toml++/toml.h>
 #include <sstream>
 
+#include "host/base/below.hpp"
 #include "host/base/new_file.hpp"
+#include "host/session/mark.hpp"
 
 namespace galley {
 namespace {
@@ -85,6 +87,9 @@ Status check_vacant(const std::filesystem::path& given) {
   if (given.empty()) return recipe_error("--out '' names no directory");
   std::error_code error;
   const std::filesystem::path directory = normal(given);
+  const bool link = std::filesystem::is_symlink(std::filesystem::symlink_status(directory, error));
+  if (link && !std::filesystem::exists(directory, error))
+    return recipe_error(directory.string() + " is a link that leads to no directory", "name a new directory, or take the link away");
   if (!std::filesystem::exists(directory, error)) return ok();
   if (!std::filesystem::is_directory(directory, error)) return recipe_error(directory.string() + " is not a directory");
   if (!std::filesystem::is_empty(directory, error)) return occupied(directory);
@@ -92,13 +97,18 @@ Status check_vacant(const std::filesystem::path& given) {
   return ok();
 }
 
-Status create_run(const std::filesystem::path& given, const RunRecord& record) {
+Status create_run(const std::filesystem::path& given, const RunRecord& record, const std::function<void(const std::string&)>& unmarked) {
   TRY_STATUS(check_vacant(given));
   std::error_code error;
   const std::filesystem::path clean = normal(given);
   std::filesystem::create_directories(clean.parent_path(), error);
   if (error) return run_error("cannot create " + clean.parent_path().string() + ": " + error.message());
-  const std::string text = TRY(text_of(record));
+  std::string text = TRY(text_of(record));
+  Result<std::string> marked = with_mark(text);
+  if (marked) text = *std::move(marked);
+  else if (unmarked)
+    unmarked("this run cannot be marked as yours, and will read files of its own folder only: " + marked.error().cause + "; " +
+             marked.error().hint);
   NewFile made = TRY(NewFile::beside(clean.string() + ".run.toml"));
   TRY_STATUS(made.file().write(text));
   std::filesystem::create_directory(clean, error);
@@ -132,7 +142,13 @@ Result<RunRecord> open_run(const std::filesystem::path& directory) {
     return recipe_error(directory.string() + " is not a run: it has no run.toml",
                         "a run is made by galley train RECIPE --out " + directory.string());
   RunRecord out;
-  const std::string toml_text = TRY(read_text(file, uint64_t{1} << 30));
+  const File opened = TRY(File::open_read(file));
+  const std::filesystem::path real = TRY(opened.real_path());
+  if (!is_below(real, std::filesystem::canonical(directory, error)))
+    return recipe_error(file.string() + " is a link out of the run's directory, to " + real.string(),
+                        "name the directory in which it lies");
+  const std::string toml_text = TRY(read_text(opened, uint64_t{1} << 30));
+  out.own = has_mark(toml_text);
   const toml::parse_result parsed = toml::parse(toml_text, file.string());
   if (!parsed)
     return run_error(file.string() + ":" + std::to_string(parsed.error().source().begin.line) + ": " +

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@ struct Origin {
 
 /// run.toml. Holds all that `resume` needs, the recipe's text included, so that one rename makes a run.
 struct RunRecord {
+  bool own = false;              ///< it has this user's mark (mark.hpp); set by open_run()
   std::string version;           ///< Galley's
   std::filesystem::path recipe;  ///< where it was, absolute: relative paths in it start there
   std::string recipe_text;
@@ -63,14 +65,15 @@ inline constexpr const char* best_folder = "best";
 Status check_vacant(const std::filesystem::path& directory);
 
 /// Makes a run of an empty or absent directory: run.toml is written beside it, synced, and renamed in as the first file; then recipe.lua.
-/// Killed before, nothing or an empty directory is left; killed after, `resume` continues. A directory that is not empty is refused.
-Status create_run(const std::filesystem::path& directory, const RunRecord& record);
+/// Killed before, nothing or an empty directory is left; killed after, `resume` continues. A directory that is not empty is refused. Where
+/// no key can be kept, `unmarked` is told, and the run will be taken for a stranger's.
+Status create_run(const std::filesystem::path& directory, const RunRecord& record, const std::function<void(const std::string&)>& unmarked);
 
 /// Takes a run away again that has trained nothing: what create_run wrote, and what beginning to train adds. Does nothing once there is a
 /// step or a state.
 void discard_run(const std::filesystem::path& directory);
 
-/// Reads run.toml, and puts recipe.lua back if it is missing.
+/// Reads run.toml, which has to lie in the directory, and puts recipe.lua back if it is missing.
 Result<RunRecord> open_run(const std::filesystem::path& directory);
 
 }  // namespace galley

@@ -6,7 +6,8 @@
 #include <cstdio>
 #include <set>
 
-#include "host/base/file.hpp"
+#include "host/base/confinement.hpp"
+#include "host/base/json.hpp"
 #include "host/base/listed.hpp"
 #include "host/base/nearest.hpp"
 #include "host/base/units.hpp"
@@ -168,16 +169,8 @@ void add_generation(const ModelConfig& model, Program& program) {
 
 /// A model is of no use without its tokenizer: the files beside it go with it.
 Status add_tokenizer(const Recipe& recipe, Program& program) {
-  const std::filesystem::path file = TRY(tokenizer_file(text_data(recipe), recipe));
-  if (file.empty()) return ok();
-  const std::filesystem::path folder = file.parent_path();
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json",
-                           "merges.txt", "tokenizer.model", "chat_template.jinja", "generation_config.json"}) {
-    std::error_code error;
-    if (!std::filesystem::is_regular_file(folder / name, error)) continue;
-    std::string text = TRY(read_text(folder / name, uint64_t{256} << 20));
-    program.documents.push_back({std::string("model/") + name, std::move(text)});
-  }
+  for (auto& [name, text] : TRY(tokenizer_files(text_data(recipe), recipe)))
+    program.documents.push_back({"model/" + name, std::move(text)});
   return ok();
 }
 
@@ -235,6 +228,7 @@ RecipeOptions recipe_options(const StudyOptions& options) {
   out.library = options.installation.families.library;
   out.directory = options.directory;
   out.confine = options.confine;
+  out.within = options.within;
   out.steps = options.steps;
   return out;
 }
@@ -396,9 +390,12 @@ Status complete_documents(Study& s) {
 }
 
 Result<std::unique_ptr<Study>> make_study(const std::filesystem::path& recipe, const StudyOptions& options, bool least_head) {
+  if (options.unconfined) return recipe_error("--unconfined applies to a run's directory only");
   auto out = std::make_unique<Study>();
   Study& s = *out;
   s.installation = options.installation;
+  const FamilyFolders& own = s.installation.families;
+  for (const std::filesystem::path& folder : {own.families, own.library, s.installation.targets}) Confinement::lend(folder);
   TRY_STATUS(read_inputs(s, recipe, options));
   TRY_STATUS(load_plugins(s, options));
   TRY_STATUS(choose_target(s, options));
@@ -439,7 +436,9 @@ Status settle_steps(Study& s, Source& source, const std::function<void(const std
   options.modules = recipe.modules;
   options.required = recipe.required;
   options.library = recipe.library;
+  options.directory = recipe.directory;
   options.confine = recipe.confine;
+  options.within = recipe.confinement;
   options.steps = steps;
   const Recipe settled = TRY(read_recipe(recipe.name, options));
   for (const std::string& warning : settled.warnings) warn(warning);

@@ -32,6 +32,9 @@ inline constexpr PassInfo plan_pass = {"plan", "every tensor at an offset"};
 struct StudyOptions {
   std::map<std::string, std::string> sets;         ///< --set name=value
   Confine confine = Confine::No;                   ///< --confine
+  bool unconfined = false;                         ///< --unconfined: of a run, whoever made it
+  std::shared_ptr<const Confinement> within;       ///< of a folder or a run: what may be read; null: what `confine` says of the recipe
+  std::string command;                             ///< the command line, for hints
   std::vector<std::filesystem::path> plugin_path;  ///< --plugin-path
   std::string device = "cpu";                      ///< --device
   std::string target;                              ///< --target, a file or a name; "": this machine

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "host/base/confinement.hpp"
 #include "host/base/listed.hpp"
 #include "host/data/cache.hpp"
 #include "host/session/run_directory.hpp"
@@ -57,8 +58,10 @@ Status drop_unscheduled(const fs::path& states, const Recipe& recipe, int64_t ne
     if (step >= 0 && !scheduled(recipe, step, last) && step != newest) doomed.push_back(entry.path());
   }
   for (const auto& path : doomed) {
-    fs::remove(path / "state.toml", error);
-    TRY_STATUS(sync_directory(path));
+    if (!fs::is_symlink(fs::symlink_status(path, error))) {  // of a link, the link only goes
+      fs::remove(path / "state.toml", error);
+      TRY_STATUS(sync_directory(path));
+    }
     fs::remove_all(path, error);
     if (error) break;
   }
@@ -243,6 +246,8 @@ Status train(const Study& study, const OpenSource& open, const fs::path& directo
   const fs::path states = directory / "state";
 
   const RunLock lock = TRY(RunLock::take(directory));
+  // Where a run may read its own folder only, it is to write there, too.
+  for (const char* written : {"state", best_folder, "model", "adapter"}) TRY_STATUS(Confinement::check(directory / written));
   const auto latest = TRY(find_latest(states));
   const int64_t done = latest ? step_of(*latest) : 0;
   // Early stopping makes the step of its validation the last one.

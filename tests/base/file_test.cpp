@@ -1,5 +1,6 @@
 #include "host/base/file.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -78,9 +79,26 @@ TEST(File, OnlyRegularFilesAreRead) {
   EXPECT_EQ(File::open_read(folder / "link").error().cause, "cannot open '" + (folder / "link").string() + "': it is a named pipe");
 }
 
+// What Galley names itself may have been put there by somebody else, to have something written elsewhere.
+TEST(File, WritesThroughNoLinkAndIntoNoPipe) {
+  const Folder folder;
+  folder.put("mine", "kept");
+  std::filesystem::create_symlink("mine", folder / "link");
+  std::filesystem::create_symlink("nothing", folder / "dangling");
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  for (const char* name : {"link", "dangling"}) {
+    EXPECT_EQ(File::open_append(folder / name).error().cause, "cannot write '" + (folder / name).string() + "': it is a link");
+    EXPECT_EQ(File::create(folder / name).error().cause, "cannot create '" + (folder / name).string() + "': it is a link");
+  }
+  EXPECT_EQ(File::open_append(folder / "pipe").error().cause, "cannot write '" + (folder / "pipe").string() + "': it is a named pipe");
+  EXPECT_EQ(File::create(folder / "pipe").error().cause, "cannot create '" + (folder / "pipe").string() + "': it is a named pipe");
+  EXPECT_EQ(*read_text(folder / "mine"), "kept");
+  EXPECT_FALSE(std::filesystem::exists(folder / "nothing"));
+}
+
 TEST(File, AFullDiskIsNamed) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full";
-  Result<File> file = File::create("/dev/full");
+  Result<File> file = File::of_descriptor(::open("/dev/full", O_RDWR), "/dev/full");
   ASSERT_TRUE(file.ok());
   for (const Status& status : {file->write("text"), file->write_at(std::as_bytes(std::span("text", 4)), 0)}) {
     ASSERT_FALSE(status.ok());

@@ -12,6 +12,7 @@ import shutil
 import sys
 
 from galley_test import binary, check, finish, fixtures, fresh_folder, from_config, plan, program, recipe, run, source, train, use
+from mark_kit import write_marked
 
 import subprocess
 
@@ -227,7 +228,7 @@ def lost():
     # It goes on with the chunks of the head that it began with, whatever would be chosen now.
     shutil.copytree('lost', 'narrow')
     record = open('narrow/run.toml').read()
-    open('narrow/run.toml', 'w').write(re.sub(r'(?m)^head_rows = \d+', 'head_rows = 4', record))
+    write_marked('narrow/run.toml', re.sub(r'(?m)^head_rows = \d+', 'head_rows = 4', record))
     run('resume', 'narrow', *plugins)
     launches = [json.loads(open(f'{x}/memory.json').read())['launches']['a_step'] for x in ('lost', 'narrow')]
     check(launches[0] < launches[1], f'launches of a step with the chunks of the record: {launches}')

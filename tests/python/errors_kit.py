@@ -153,7 +153,7 @@ def digest(folder):
             hash.update(("%s %o\n" % (os.path.relpath(path, folder), os.lstat(path).st_mode)).encode())
             if os.path.islink(path):
                 hash.update(os.readlink(path).encode())
-            elif name in files:
+            elif os.path.isfile(path):
                 with open(path, "rb") as file:
                     hash.update(file.read())
     return hash.hexdigest()

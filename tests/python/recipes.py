@@ -67,10 +67,11 @@ def links_in_a_models_folder():
     folder, outside = with_outside("model-links")
     os.remove(folder.path("model/model.safetensors"))
     os.symlink(outside + "/model/model.safetensors", folder.path("model/model.safetensors"))
-    refused(folder, 2, "recipe.lua:2", "'model/model.safetensors' leads out", more=["--confine"])
-    # Folders of Hugging Face's cache are links to elsewhere: named by the person, they are right.
+    refused(folder, 2, "model/model.safetensors' leads out of the recipe's folder", more=["--confine"])
+    # A folder that the person names may be somebody else's, too.
     folder.recipe(RECIPE.replace('"model"', 'arg("model")'))
-    trained(galley("train", folder.path("recipe.lua"), "--out", folder.out, "--confine", "--set", "model=" + folder.path("model")))
+    refused(folder, 2, "model/model.safetensors' leads out", more=["--confine", "--set", "model=" + folder.path("model")])
+    trained(galley("train", folder.path("recipe.lua"), "--out", folder.out, "--set", "model=" + folder.path("model")))
 
 
 @case

@@ -1,6 +1,7 @@
 // Which files a recipe may name.
 #include "host/recipe/paths.hpp"
-#include "tests/base/nobody.hpp"
+
+#include "host/base/file.hpp"
 #include "tests/recipe/helper.hpp"
 
 namespace galley {
@@ -21,11 +22,9 @@ class Paths : public testing::Test {
     fs::create_symlink(folder.path() / "home/model", folder.path() / "home/alias");
   }
   std::string resolve(const std::string& text, std::vector<std::string> given = {}, Confine confine = Confine::Yes) const {
-    const PathRules rules(folder.path() / "scripts", folder.path() / "home", std::move(given), confine);
+    PathRules rules(folder.path() / "scripts", folder.path() / "home", std::move(given), confine);
     const Result<fs::path> path = rules.resolve(text);
-    if (!path.ok()) return folder.without("! " + path.error().cause);
-    const Status links = rules.check_links(*path);
-    return folder.without(links.ok() ? path->string() : "! " + links.error().cause);
+    return folder.without(path.ok() ? path->string() : "! " + path.error().cause);
   }
   std::string anywhere(const std::string& text, std::vector<std::string> given = {}) const {
     return resolve(text, std::move(given), Confine::No);
@@ -38,6 +37,7 @@ TEST_F(Paths, Anywhere) {
   EXPECT_EQ(anywhere("../away/secret"), "away/secret");
   EXPECT_EQ(anywhere("link/secret"), "away/secret");
   EXPECT_EQ(anywhere("link/*"), "away/*");
+  EXPECT_EQ(anywhere("model/link", {"model"}), "home/model/link");  // the files that belong to it are beside the name
   EXPECT_EQ(anywhere((folder.path() / "away/secret").string()), "away/secret");
   EXPECT_EQ(anywhere("/etc/passwd"), "/etc/passwd");
   EXPECT_EQ(anywhere("text.txt", {"text.txt"}), "home/text.txt");
@@ -77,7 +77,7 @@ TEST_F(Paths, FromTheCommandLine) {
   EXPECT_EQ(resolve("model/config.json", {"model/"}), "home/model/config.json");
   EXPECT_EQ(resolve("model/deep/x", {"model", "model/deep"}), "home/model/deep/x");
   EXPECT_EQ(resolve("../away/secret", {"../away/secret"}), "away/secret");
-  EXPECT_EQ(resolve("model/link", {"model/link"}), "away/secret");
+  EXPECT_EQ(resolve("model/link", {"model/link"}), "home/model/link");
   const std::string away = (folder.path() / "away").string();
   EXPECT_EQ(resolve(away + "/secret", {away}), "away/secret");
 }
@@ -85,6 +85,13 @@ TEST_F(Paths, FromTheCommandLine) {
 TEST_F(Paths, OnlyTheseFromTheCommandLine) {
   EXPECT_EQ(resolve("model/../text.txt", {"model"}), "! 'model/../text.txt' leads out of 'model', which --set gives, to home/text.txt");
   EXPECT_EQ(resolve("model/link", {"model"}), "! 'model/link' leads out of 'model', which --set gives, to away/secret");
+  // Nearly any path begins with these: a value that was meant for something else would open all.
+  for (const std::string given : {"/", ".", "./", "..", "../..", "//"}) {
+    EXPECT_EQ(resolve("/etc/passwd", {given}), "! '/etc/passwd' leads out of the recipe's folder, to /etc/passwd") << given;
+    EXPECT_EQ(resolve("./text.txt", {given}), "scripts/text.txt") << given;
+    EXPECT_EQ(resolve("../away/secret", {given}), "! '../away/secret' leads out of the recipe's folder, to away/secret") << given;
+    EXPECT_EQ(resolve(given, {given}).substr(0, 1), given.starts_with("./") || given == "." ? "s" : "!") << given;
+  }
   EXPECT_EQ(resolve("text.txt", {""}), "scripts/text.txt");
   EXPECT_EQ(resolve("text.txt", {"text"}), "scripts/text.txt");
   EXPECT_EQ(resolve("../home/text.txt", {"text.txt"}), "! '../home/text.txt' leads out of the recipe's folder, to home/text.txt");
@@ -135,7 +142,7 @@ TEST_F(Paths, InRecipesOfOnesOwn) {
     ASSERT_TRUE(recipe.ok()) << recipe.error().cause;
     EXPECT_EQ(recipe->model.path, away);
     EXPECT_EQ(*recipe->data.options.at("files").as<List>()->at(0).as<std::string>(), away + "/*");
-    EXPECT_TRUE(recipe->data.roots.empty());
+    EXPECT_EQ(recipe->confinement, nullptr);
     EXPECT_EQ(recipe->steps, 3);
     const Result<Recipe> confined = read_recipe(file, {.confine = Confine::Yes});
     ASSERT_FALSE(confined.ok());
@@ -152,42 +159,57 @@ TEST_F(Paths, ConfinedModules) {
             "scripts/r.lua:1: require: common.lua leads out of the folders for modules, to common.lua");
 }
 
-// A model's folder, or a tokenizer's, must not lead out by links in it; what --set gives may, as the folders of Hugging Face's cache do.
-TEST_F(Paths, LinksInFolders) {
-  folder.put("scripts/model/config.json", "{}");
-  EXPECT_EQ(resolve("model"), "scripts/model");
-  fs::create_directory(folder.path() / "scripts/model/deep");
-  fs::create_symlink("../../in/x", folder.path() / "scripts/model/deep/inside");
-  fs::create_symlink("nowhere", folder.path() / "scripts/model/broken");
-  EXPECT_EQ(resolve("model"), "scripts/model");
-  fs::create_symlink(folder.path() / "away/secret", folder.path() / "scripts/model/deep/weights");
-  EXPECT_EQ(resolve("model"), "! 'model/deep/weights' leads out of the recipe's folder, to away/secret");
-  EXPECT_EQ(anywhere("model"), "scripts/model");
-  EXPECT_EQ(resolve("../scripts/model", {"../scripts/model"}), "scripts/model");
-  EXPECT_EQ(resolve("model", {"../away"}), "scripts/model");  // --set gives where the link leads
-}
-
-TEST_F(Paths, AFolderThatCannotBeListed) {
-  const fs::path deep = folder.put("scripts/model/deep/x", "").parent_path();
-  fs::permissions(folder.path(), fs::perms(0755));
-  fs::permissions(deep, fs::perms::none);
-  {
-    const Nobody nobody;
-    EXPECT_EQ(resolve("model"), "! cannot list 'scripts/model': Permission denied");
-  }
-  fs::permissions(deep, fs::perms(0755));
-}
-
-TEST_F(Paths, Roots) {
-  const auto roots = [&](std::vector<std::string> given, Confine confine) {
-    const PathRules rules(folder.path() / "scripts", folder.path() / "home", std::move(given), confine);
-    std::string text;
-    for (const fs::path& root : rules.roots()) text += folder.without(root.string()) + " ";
-    return text;
+/// What may be read of the files here while a recipe with these arguments is confined.
+TEST_F(Paths, WhatIsOpenedIsJudgedByWhereItLies) {
+  const auto opened = [&](const std::string& name) {
+    const Result<File> file = File::open_read(folder.path() / name);
+    return file.ok() ? "" : folder.without(file.error().cause);
   };
-  EXPECT_EQ(roots({"model"}, Confine::No), "");
-  EXPECT_EQ(roots({}, Confine::Yes), "scripts ");
-  EXPECT_EQ(roots({"model/*.txt", "alias", ""}, Confine::Yes), "scripts home/model home/model ");
+  EXPECT_EQ(opened("away/secret"), "");
+  {
+    PathRules rules(folder.path() / "scripts", folder.path() / "home", {"model/*.txt", "text.txt"}, Confine::Yes);
+    ASSERT_TRUE(rules.resolve("model/*.txt").ok());
+    const auto within = rules.confinement();
+    EXPECT_EQ(opened("scripts/in/x"), "");
+    EXPECT_EQ(opened("scripts/inner/x"), "");
+    EXPECT_EQ(opened("home/model/config.json"), "");
+    EXPECT_EQ(opened("home/alias/deep/x"), "");
+    EXPECT_EQ(opened("home/text.txt"),
+              "'home/text.txt' leads out of the recipe's folder, to home/text.txt");  // given, and used for no path
+    EXPECT_EQ(opened("home/model/link"), "'home/model/link' leads out of the recipe's folder, to away/secret");
+    EXPECT_EQ(opened("scripts/link/secret"), "'scripts/link/secret' leads out of the recipe's folder, to away/secret");
+    EXPECT_EQ(opened("scripts/none"), "cannot open 'scripts/none': No such file or directory");
+    EXPECT_EQ(opened("scripts"), "cannot open 'scripts': it is a directory");
+  }
+  EXPECT_EQ(opened("away/secret"), "");
+}
+
+// A snapshot of Hugging Face's cache is a folder of links to the files beside it.
+TEST_F(Paths, TheCacheOfHuggingFace) {
+  folder.put("hub/models--A--B/blobs/1f", "{}");
+  folder.put("hub/models--A--B/snapshots/main/real", "");
+  folder.put("hub/models--A--C/blobs/2f", "{}");
+  const fs::path snapshot = folder.path() / "hub/models--A--B/snapshots/main";
+  fs::create_symlink("../../blobs/1f", snapshot / "m.gguf");
+  fs::create_symlink("../../../models--A--C/blobs/2f", snapshot / "other");
+  const std::string given = snapshot.string();
+  EXPECT_EQ(resolve(given + "/m.gguf", {given}, Confine::No), "hub/models--A--B/snapshots/main/m.gguf");
+  PathRules rules(folder.path() / "scripts", folder.path() / "home", {given}, Confine::Yes);
+  ASSERT_TRUE(rules.resolve(given + "/m.gguf").ok());
+  EXPECT_FALSE(rules.resolve(given + "/other").ok());
+  const auto within = rules.confinement();
+  EXPECT_TRUE(File::open_read(snapshot / "m.gguf").ok());
+  EXPECT_FALSE(File::open_read(snapshot / "other").ok());
+  EXPECT_FALSE(File::open_read(folder.path() / "hub/models--A--C/blobs/2f").ok());
+}
+
+TEST_F(Paths, WithinAFolderOfSomebodyElse) {
+  const auto within = std::make_shared<const Confinement>(std::vector{folder.path() / "home/model"}, "the run's folder", "");
+  PathRules rules(folder.path() / "scripts", folder.path() / "home", {"model", "/"}, Confine::No, within);
+  EXPECT_TRUE(rules.resolve("model/config.json").ok());
+  EXPECT_EQ(folder.without(rules.resolve("in/x").error().cause), "'in/x' leads out of the run's folder, to scripts/in/x");
+  EXPECT_EQ(rules.resolve("/etc/passwd").error().cause, "'/etc/passwd' leads out of the run's folder, to /etc/passwd");
+  EXPECT_EQ(rules.confinement(), within);
 }
 
 }  // namespace
