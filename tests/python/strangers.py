@@ -251,6 +251,18 @@ def a_run_brings_no_code():
                     continue
                 check_error(ended, 2, "this run needs plugin 'claims' 1.0.0, which is not on the plugin path", hint="if you trust what lies where it says: galley %s " % command)
                 check(ended, not os.path.exists(touched), "%r was loaded" % place)
+    # Neither do a recipe, a model and an adapter beside which one lies, in folders of the usual names and in the current one.
+    shutil.copytree(folder.path("model"), os.path.join(folder.root, "model"))
+    write(os.path.join(folder.root, "adapter", "adapter_config.json"), json.dumps({"peft_type": "CLAIMS", "base_model_name_or_path": folder.path("model")}))
+    write(os.path.join(folder.root, "recipe.lua"), read(folder.path("recipe.lua")).replace('data.text { files = { "text/*.txt" }, validation = 0.5 }', "data.random {}"))
+    for place in ("claims", "plugins/claims", "model/claims", "model/plugins/claims", "adapter/claims"):
+        shutil.copytree(plug, os.path.join(folder.root, place))
+    for at in ("model", "adapter"):
+        shutil.copytree(plug, os.path.join(folder.root, at), dirs_exist_ok=True)
+    for words, code in ((["plan", "recipe.lua"], 2), (["sample", "adapter", *SAMPLE], 2), (["sample", "model", *SAMPLE], 0)):
+        ended = galley(*words, cwd=folder.root)
+        check(ended, ended.code == code and (not code or "unknown strategy 'claims'" in ended.err), "nobody has named the plugin's folder")
+        check(ended, not os.path.exists(touched), "what lies beside was loaded")
     # The command that the hint offers is right, also where the shell would read more into it.
     write_marked(record, text.replace('folder = "%s"' % plug, "folder = %s" % json.dumps(odd)))
     hint = galley("eval", folder.out).lines[1]
