@@ -223,14 +223,22 @@ Result<Value> parse_json(std::string_view text, std::string_view origin, size_t 
   return std::move(builder.root());
 }
 
-Result<Value> read_json(const std::filesystem::path& path, uint64_t limit) {
-  return parse_json(TRY(read_text(path, limit)), path.string());
+Result<Value> read_json(const std::filesystem::path& path, uint64_t limit, size_t most) {
+  return parse_json(TRY(read_text(path, limit)), path.string(), most);
 }
 
 std::string json_quote(std::string_view text) {
   static constexpr char hex[] = "0123456789abcdef";
   std::string quoted = "\"";
-  for (const char c : text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    // Control characters beyond ASCII, as UTF-8 has them: some terminals obey them.
+    if (c == '\xC2' && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) >= 0x80 &&
+        static_cast<unsigned char>(text[i + 1]) < 0xA0) {
+      const char second = text[++i];
+      quoted.append("\\u00") += {hex[second >> 4 & 15], hex[second & 15]};
+      continue;
+    }
     switch (c) {
       case '"': quoted += "\\\""; break;
       case '\\': quoted += "\\\\"; break;
@@ -240,7 +248,7 @@ std::string json_quote(std::string_view text) {
       case '\r': quoted += "\\r"; break;
       case '\t': quoted += "\\t"; break;
       default:
-        if (static_cast<unsigned char>(c) >= 0x20) quoted += c;
+        if (static_cast<unsigned char>(c) >= 0x20 && c != '\x7f') quoted += c;
         else quoted.append("\\u00") += {hex[c >> 4], hex[c & 15]};
     }
   }

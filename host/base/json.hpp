@@ -12,18 +12,19 @@
 
 namespace galley {
 
-/// Values of a text that a stranger may have made: each takes some 64 bytes of memory, whatever it takes in the text.
-inline constexpr size_t kMostJsonValues = size_t{1} << 20;
+/// Values of a text: each takes some 64 bytes of memory, whatever it takes in the text. kMany are for what has a value for each token,
+/// tensor or step; kFew for what is searched in turn, or by patterns.
+inline constexpr size_t kMostJsonValues = size_t{1} << 20, kManyJsonValues = size_t{1} << 23, kFewJsonValues = size_t{1} << 15;
 
 /// Objects become Tables, arrays Lists, null nil; a number without fraction and exponent that fits int64 an integer, every other a
 /// double. Refused with "<origin>:<line>:<column>: …", exit code Recipe (lines and columns from 1, columns in bytes): whatever JSON
 /// does not allow, a key that comes twice in one object, more than 200 levels, and more than `most` values.
-Result<Value> parse_json(std::string_view text, std::string_view origin, size_t most = SIZE_MAX);
+Result<Value> parse_json(std::string_view text, std::string_view origin, size_t most = kMostJsonValues);
 
 /// The file at `path`, of at most `limit` bytes. A file that cannot be read fails with exit code Failed.
-Result<Value> read_json(const std::filesystem::path& path, uint64_t limit = 64u << 20);
+Result<Value> read_json(const std::filesystem::path& path, uint64_t limit = 64u << 20, size_t most = kMostJsonValues);
 
-/// The string with its quotes, `"` `\` and control characters escaped; every other byte as it is.
+/// The string with its quotes, `"` `\` and control characters (those of Unicode, too) escaped; every other byte as it is.
 std::string json_quote(std::string_view text);
 
 /// The value as JSON: keys in order, numbers in the fewest digits that come back the same, a schedule as the text that it was written as; a

@@ -64,4 +64,18 @@ Result<size_t> read_stdin(std::span<std::byte> bytes) {
   }
 }
 
+Result<bool> StdinLines::next(std::string_view* line) {
+  if (at_ == std::string::npos) {
+    if (!TRY(blocks_.next(&block_))) return false;
+    at_ = 0;
+    number_ = block_.first_line - 1;
+  }
+  ++number_;
+  if (block_.too_long) return recipe_error(place() + ": " + too_long_line());
+  const size_t end = std::min(block_.text.find('\n', at_), block_.text.size());
+  *line = std::string_view(block_.text).substr(at_, end - at_);
+  at_ = end < block_.text.size() ? end + 1 : std::string::npos;
+  return true;
+}
+
 }  // namespace galley

@@ -62,4 +62,19 @@ std::string too_long_line();
 /// stdin.
 Result<size_t> read_stdin(std::span<std::byte> bytes);
 
+/// The lines of stdin, one at a time: what is there is not waited for. One of more than LineBlocks::kLongest bytes is an error.
+class StdinLines {
+ public:
+  /// false: there is no further one. `*line` is valid until the next call.
+  Result<bool> next(std::string_view* line);
+  /// "stdin:12", of the line that next() gave last.
+  std::string place() const { return "stdin:" + std::to_string(number_); }
+
+ private:
+  LineBlocks blocks_{read_stdin};
+  LineBlock block_;
+  size_t at_ = std::string::npos;  // in the block; npos: behind it
+  int64_t number_ = 0;
+};
+
 }  // namespace galley

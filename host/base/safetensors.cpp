@@ -131,7 +131,7 @@ Status add_file(const std::filesystem::path& path, Contents* out, std::vector<En
   std::string text(header_bytes, '\0');
   TRY_STATUS(file.read_at(std::as_writable_bytes(std::span(text)), sizeof header_bytes));
   if (text[0] != '{') return recipe_error(place + "the header does not begin with '{': not a safetensors file");
-  const Value header = TRY(parse_json(text, path.string() + ": header"));
+  const Value header = TRY(parse_json(text, path.string() + ": header", kManyJsonValues));
 
   const uint64_t data_begin = sizeof header_bytes + header_bytes;
   const uint64_t data_bytes = size - data_begin;
@@ -163,7 +163,7 @@ Status add_file(const std::filesystem::path& path, Contents* out, std::vector<En
 }
 
 Result<Contents> read_index(const std::filesystem::path& index) {
-  Result<Value> parsed = read_json(index);
+  Result<Value> parsed = read_json(index, uint64_t{64} << 20, kManyJsonValues);
   if (!parsed.ok()) return as_recipe(std::move(parsed).error());
   const Value& json = *parsed;
   const std::string place = index.string() + ": ";

@@ -5,9 +5,9 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <iostream>
 
 #include "host/base/json.hpp"
+#include "host/base/lines.hpp"
 #include "host/base/log.hpp"
 #include "host/commands/run_commands.hpp"
 #include "host/data/text_codec.hpp"
@@ -81,7 +81,7 @@ Status print(std::span<const float> states, size_t width, Pool pool, bool normal
 }
 
 /// The text of a line: a string, or an object's field "text".
-Result<std::string> text_of(const std::string& line, const std::string& place) {
+Result<std::string> text_of(std::string_view line, const std::string& place) {
   const Value value = TRY(parse_json(line, place));
   if (const auto* text = value.as<std::string>()) return *text;
   if (const auto* text = value.field<std::string>("text")) return *text;
@@ -111,12 +111,13 @@ Status command_embed(const CommandLine& a) {
   Embedder embedder(*session, [&](int64_t, std::span<const float> states) { return print(states, width, pool, normalize); });
   width = static_cast<size_t>(embedder.width());
   const auto most = static_cast<size_t>(embedder.length());
-  std::string line;
+  StdinLines lines;
+  std::string_view line;
   std::vector<TokenId> ids;
   int64_t cut = 0;
-  for (int64_t number = 1; std::getline(std::cin, line); ++number) {
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const std::string place = "stdin:" + std::to_string(number);
+  while (TRY(lines.next(&line))) {
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    const std::string place = lines.place();
     const std::string text = TRY(text_of(line, place));
     cut += TRY(codec.encode_whole(valid_utf8(text, nullptr), codec.behind(), most, work, &ids));
     if (ids.empty()) return recipe_error(place + ": the text has no tokens");

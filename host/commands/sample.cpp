@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <iostream>
 
+#include "host/base/lines.hpp"
 #include "host/base/log.hpp"
+#include "host/base/printable.hpp"
 #include "host/base/random.hpp"
 #include "host/commands/run_commands.hpp"
 #include "host/data/chat.hpp"
@@ -19,6 +20,16 @@ namespace galley {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Whether the text ends with a byte that may begin or continue a character of UTF-8 that is not complete yet: of single bytes.
+bool is_partial(std::string_view text) {
+  for (size_t back = 1; back <= std::min<size_t>(text.size(), 3); ++back) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
+    if ((byte & 0xC0) == 0x80) continue;
+    return byte >= 0xC0 && back < (byte < 0xE0 ? 2u : byte < 0xF0 ? 3u : 4u);
+  }
+  return false;
+}
 
 /// Translates between a person's text and the model.
 class Talker {
@@ -67,7 +78,7 @@ class Talker {
     if (static_cast<int64_t>(tokens.size()) > generator_.length())
       log(LogLevel::Warning, "the prompt has " + std::to_string(tokens.size()) + " tokens, but the model sees only the last " +
                                  std::to_string(generator_.length()));
-    std::fputs(prompt.c_str(), stdout);
+    write(prompt);
     TRY(reply(std::move(tokens)));
     std::putchar('\n');
     return ok();
@@ -79,6 +90,9 @@ class Talker {
     std::vector<int32_t> tokens;
     std::vector<bool> counts;
     TRY_STATUS(codec_.encode(segments, work_, &tokens, &counts));
+    if (tokens.empty())
+      return recipe_error("the chat template makes no tokens of the conversation, so there is nothing to answer",
+                          "its function has to return the parts of the text, also when it is called to generate");
     if (static_cast<int64_t>(tokens.size()) >= generator_.length())
       return recipe_error(
           "the conversation has " + std::to_string(tokens.size()) + " tokens; the model sees only " + std::to_string(generator_.length()),
@@ -108,7 +122,7 @@ class Talker {
     std::string text;
     size_t shown = 0;
     const auto show = [&](size_t end) {
-      std::fwrite(text.data() + shown, 1, end - shown, stdout);
+      write(std::string_view(text).substr(shown, end - shown));
       std::fflush(stdout);
       shown = end;
     };
@@ -133,8 +147,15 @@ class Talker {
     return text;
   }
 
+  /// A terminal would obey what a model or a prompt has of control characters; a file or a pipe gets the bytes.
+  void write(std::string_view text) const {
+    if (terminal_) std::fputs(printable(text, Lines::Keep).c_str(), stdout);
+    else std::fwrite(text.data(), 1, text.size(), stdout);
+  }
+
   size_t certain(const std::string& text) const {
     size_t end = text.size();
+    while (terminal_ && end > 0 && is_partial(std::string_view(text).substr(0, end))) --end;
     while (!codec_.bytes() && end >= 3 && text.compare(end - 3, 3, "\xEF\xBF\xBD") == 0) end -= 3;
     for (const std::string& stop : stop_texts_)
       for (size_t part = std::min(stop.size(), end); part > 0; --part)
@@ -151,6 +172,7 @@ class Talker {
   int32_t start_;
   std::unique_ptr<ChatTemplate> chat_;
   Draw draw_;
+  const bool terminal_ = isatty(STDOUT_FILENO) == 1;
   int64_t most_ = 0, drawn_ = 0;
   std::vector<TokenId> stops_;
   std::vector<std::string> stop_texts_;
@@ -161,11 +183,12 @@ Status converse(Talker& talker) {
   const bool terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
   if (terminal) std::fputs("Type a message. An empty line starts a new conversation; Ctrl-D ends.\n", stdout);
   std::vector<Message> messages;
-  std::string line;
+  StdinLines lines;
+  std::string_view line;
   while (true) {
     if (terminal) std::fputs("> ", stdout);
     std::fflush(stdout);
-    if (!std::getline(std::cin, line)) break;
+    if (!TRY(lines.next(&line))) break;
     if (line.empty()) {
       messages.clear();
       continue;

@@ -261,7 +261,7 @@ Result<std::string> DocumentEncoder::field(const Table& record, const std::strin
 }
 
 Status DocumentEncoder::encode(std::string_view record, const std::string& place, Work& work, std::vector<uint32_t>* out) const {
-  const Value value = kind_ == Kind::Text ? Value() : TRY(parse_json(record, place, kMostJsonValues));
+  const Value value = kind_ == Kind::Text ? Value() : TRY(parse_json(record, place));
   const auto convert = [&]() -> Status {
     const Table* table = value.as<Table>();
     if (!table) return recipe_error(std::string("a line has to be an object, this is ") + value.type_name());

@@ -15,6 +15,9 @@
 namespace galley {
 namespace {
 
+/// Tensors and nodes of a model: those of Llama 3.1 405B, with its 126 layers, are some 6,000.
+constexpr size_t kMostParts = size_t{1} << 17;
+
 /// What a build is about; the bindings find it behind their first upvalue.
 struct Building {
   Graph* graph = nullptr;
@@ -450,6 +453,7 @@ Status build_family(ModelConfig& model, const FamilyFolders& folders, RowDocumen
       nullptr, 1));
   TRY_STATUS(lua.protect(push_arguments, &b, 2));
   graph.author = {};
+  graph.author.room = kMostParts;
   Status built = lua.call(2, 0);
   graph.author = {};
   lua_settop(L, 0);

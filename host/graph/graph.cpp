@@ -51,7 +51,17 @@ Graph::Graph(OpLookup ops, std::function<std::vector<std::string>()> op_names, c
   }
 }
 
+/// Who adds without end would take all memory.
+Status Graph::check_room() const {
+  if (tensors_.size() + nodes_.size() < author.room) return ok();
+  if (author.use == no_use)
+    return recipe_error("the model has more than " + std::to_string(author.room) + " tensors and nodes", "look at its number of layers");
+  return plugin_error("the graph has " + std::to_string(author.room) + " tensors and nodes now, most of which this call has added",
+                      "what a rewrite has added it must not adapt again");
+}
+
 Result<galley_tensor> Graph::make(GraphTensor tensor) {
+  TRY_STATUS(check_room());
   if (tensor.name.empty()) return plugin_error("a tensor without a name");
   // Sizes come from configurations: anything that no memory could hold is refused before it can overflow.
   constexpr int64_t largest = int64_t{1} << 48;
@@ -147,6 +157,7 @@ Result<galley_node> Graph::append(std::string_view op_name, std::string name, st
 
 Result<galley_node> Graph::append(const galley_op* op, std::string name, std::vector<galley_tensor> inputs, AttrList attrs,
                                   std::vector<galley_tensor>* outputs, Mask accumulate) {
+  TRY_STATUS(check_room());
   const std::string op_name = op->name;
   if (const std::string wrong = inputs_problem(*this, *op, inputs); !wrong.empty()) return plugin_error(wrong);
   if (const std::string wrong = attrs_problem(*op, attrs.view()); !wrong.empty()) return plugin_error(wrong);

@@ -126,6 +126,7 @@ struct Author {
   galley_node origin = 0;
   std::string prefix = {};  ///< put before names that the graph makes itself
   uint32_t stage = 0;       ///< of an update
+  size_t room = SIZE_MAX;   ///< tensors and nodes that the graph may have when this author is done
 };
 
 /// The dtypes in which a node computes, by claims.
@@ -173,6 +174,7 @@ struct Stop {
   galley_tensor tensor = 0;
   std::string cause, hint;
   int use = no_use;
+  bool done = false;  ///< nothing has failed: it ends as after its last step
 };
 
 /// What stands for a parameter: when it is saved, or when the model is evaluated.
@@ -363,6 +365,7 @@ class Graph {
 
  private:
   Result<galley_tensor> slot(ScalarSlot slot, const std::string& name);
+  Status check_room() const;
   galley_tensor as_rate(galley_tensor option);
   galley_tensor updated_parameter(const std::vector<galley_tensor>& inputs) const;
 

@@ -62,6 +62,10 @@ Status Graph::report(galley_tensor t, const std::string& name) {
     return plugin_error("report: every line of metrics has a '" + name + "' already");
   for (const Reported& other : signals.reports)
     if (other.name == name) return plugin_error("report: two tensors are reported as '" + name + "'");
+  // Each is read back after every step, and stands in every line of metrics.
+  constexpr std::ptrdiff_t most = 256;
+  if (std::ranges::count(signals.reports, author.use, &Reported::use) >= most)
+    return plugin_error("report: '" + name + "' is more than the " + std::to_string(most) + " metrics that a strategy may report");
   signals.reports.push_back({t, name, author.use});
   return ok();
 }

@@ -37,6 +37,8 @@ Result<Schedule> option_schedule(const LoadedStrategy& strategy, const std::stri
 Status call_strategy(Graph& graph, Strategies strategies, Author author, std::string_view what,
                      const std::function<galley_status(galley_error*)>& call) {
   const LoadedStrategy& s = *strategies[static_cast<size_t>(author.use)];
+  // Far more than any strategy needs: some update a parameter with a hundred nodes.
+  author.room = 16 * (graph.tensor_count() + graph.node_count()) + (size_t{1} << 16);
   const Graph::As as(graph, std::move(author));
   graph.refused.reset();
   Status status = call_plugin(s.caller(), what, call);

@@ -120,6 +120,8 @@ Status AttrList::add(const galley_attr* const* attrs, uint32_t n) {
     if (!attr.name || !*attr.name) return plugin_error(which + " has no name");
     if (attr.type < GALLEY_ATTR_I64 || attr.type > GALLEY_ATTR_STRING)
       return plugin_error("attribute '" + std::string(attr.name) + "' has the unknown type " + std::to_string(attr.type));
+    for (uint32_t k = 0; k < i; ++k)
+      if (galley_same_text(attrs[k]->name, attr.name)) return plugin_error("attribute '" + std::string(attr.name) + "' is there twice");
     if (attr.count && !attr.data) return plugin_error("attribute '" + std::string(attr.name) + "' has no values");
     set(attr);
   }

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "host/base/glob.hpp"
+#include "host/base/json.hpp"
 #include "host/base/ordered.hpp"
 #include "host/base/tensor_files.hpp"
 #include "host/plugins/abi.hpp"
@@ -29,6 +30,8 @@ galley_status text(void*, const char* path, uint64_t limit, void (*see)(void*, c
   return answer(error, [&]() -> Status {
     if (!path || !see) return plugin_error("galley.files/1: text() was called without a path or a function");
     const std::string contents = TRY(read_text(path, limit));
+    // A plugin's own parser, and what it does with the result, may recurse by levels and search by turns.
+    if (std::string_view(path).ends_with(".json")) TRY(parse_json(contents, path, kFewJsonValues));
     see(context, contents.c_str(), contents.size());
     return ok();
   });

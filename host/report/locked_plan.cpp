@@ -79,7 +79,7 @@ Result<LockedPlan> read_lock(const std::filesystem::path& file) {
   std::error_code error;
   if (!std::filesystem::exists(file, error))
     return recipe_error(file.string() + ": there is no such file", "galley plan RECIPE --lock " + file.string() + " makes it");
-  const Value value = TRY(read_json(file, uint64_t{1} << 30));
+  const Value value = TRY(read_json(file, uint64_t{1} << 30, kManyJsonValues));
   const Error wrong = recipe_error(file.string() + ": this is not a plan that galley plan --lock has written",
                                    "galley plan RECIPE --lock " + file.string() + " writes one");
   const auto* classes = value.field<Table>("classes");

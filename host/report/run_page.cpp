@@ -60,7 +60,7 @@ Table record_json(const RunRecord& r) {
 /// A file of a run that may be absent or broken: nil then. One that leads out of a stranger's run is an error.
 Result<Value> optional_json(const fs::path& path) {
   TRY_STATUS(Confinement::check(path));
-  auto read = read_json(path);
+  auto read = read_json(path, uint64_t{64} << 20, kManyJsonValues);
   return read ? std::move(read).value() : Value();
 }
 
@@ -164,7 +164,7 @@ Result<Value> comparison_page(const fs::path& directory, const StudyOptions& opt
   Value comparison;
   {
     const Confinement within({directory}, "the comparison's folder", "name the folder in which it lies");
-    comparison = TRY(read_json(file));
+    comparison = TRY(read_json(file, uint64_t{64} << 20, kManyJsonValues));
   }
   const auto* arms = comparison.field<List>("arms");
   if (!arms || !comparison.field<List>("seeds") || !comparison.field<List>("differ"))

@@ -147,7 +147,7 @@ Result<RunRecord> open_run(const std::filesystem::path& directory) {
   if (!is_below(real, std::filesystem::canonical(directory, error)))
     return recipe_error(file.string() + " is a link out of the run's directory, to " + real.string(),
                         "name the directory in which it lies");
-  const std::string toml_text = TRY(read_text(opened, uint64_t{1} << 30));
+  const std::string toml_text = TRY(read_text(opened, uint64_t{64} << 20));
   out.own = has_mark(toml_text);
   const toml::parse_result parsed = toml::parse(toml_text, file.string());
   if (!parsed)

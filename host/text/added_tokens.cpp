@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "host/text/trie.hpp"
 #include "host/text/unicode.hpp"
 
 namespace galley {
@@ -28,12 +29,11 @@ void AddedTokens::add(const AddedToken& token, const std::string& text) {
   size_t node = 0;
   for (const char c : text) {
     const auto byte = static_cast<uint8_t>(c);
-    int32_t to = -1;
-    for (const auto& [b, n] : trie_[node].next)
-      if (b == byte) to = n;
+    int32_t to = child(node, byte);
     if (to < 0) {
       to = static_cast<int32_t>(trie_.size());
-      trie_[node].next.emplace_back(byte, to);
+      auto& next = trie_[node].next;
+      next.insert(std::ranges::lower_bound(next, std::pair(byte, 0)), {byte, to});
       trie_.emplace_back();
     }
     node = static_cast<size_t>(to);
@@ -45,13 +45,17 @@ void AddedTokens::add(const AddedToken& token, const std::string& text) {
   begins_[static_cast<uint8_t>(text[0])] = true;
 }
 
-int32_t AddedTokens::longest(std::string_view text, size_t at, size_t* end) const {
+int32_t AddedTokens::child(size_t node, uint8_t byte) const {
+  const auto& next = trie_[node].next;
+  const auto at = std::ranges::lower_bound(next, std::pair(byte, 0));
+  return at != next.end() && at->first == byte ? at->second : -1;
+}
+
+int32_t AddedTokens::longest(std::string_view text, size_t at, size_t* end, size_t* steps) const {
   int32_t found = -1;
   size_t node = 0;
-  for (size_t i = at; i < text.size(); ++i) {
-    int32_t to = -1;
-    for (const auto& [b, n] : trie_[node].next)
-      if (b == static_cast<uint8_t>(text[i])) to = n;
+  for (size_t i = at; i < text.size(); ++i, ++*steps) {
+    const int32_t to = child(node, static_cast<uint8_t>(text[i]));
     if (to < 0) break;
     node = static_cast<size_t>(to);
     if (trie_[node].token >= 0) {
@@ -62,12 +66,15 @@ int32_t AddedTokens::longest(std::string_view text, size_t at, size_t* end) cons
   return found;
 }
 
-bool AddedTokens::find(std::string_view text, size_t from, Special special, std::span<const TextSpan> plain, Found* out) const {
+Result<bool> AddedTokens::find(std::string_view text, size_t from, Special special, std::span<const TextSpan> plain, Found* out) const {
   if (tokens_.empty()) return false;
   for (size_t at = from; at < text.size(); ++at) {
     if (!begins_[static_cast<uint8_t>(text[at])]) continue;
     size_t end = 0;
-    const int32_t index = longest(text, at, &end);
+    const int32_t index = longest(text, at, &end, &out->steps);
+    if (out->steps > Trie::steps_for(text.size()))
+      return recipe_error("looking for added tokens takes more than " + std::to_string(Trie::kSteps) +
+                          " steps a byte: there are some of thousands of bytes that begin alike");
     if (index < 0) continue;
     const AddedToken& token = tokens_[static_cast<size_t>(index)];
     const bool in_a_word = token.single_word && ((at > 0 && is_word(last_code_point(text.substr(0, at)))) ||
@@ -93,7 +100,7 @@ bool AddedTokens::find(std::string_view text, size_t from, Special special, std:
         end += c.bytes;
       }
     }
-    *out = {begin, end, &token};
+    *out = {begin, end, &token, out->steps};
     return true;
   }
   return false;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "host/base/result.hpp"
 #include "host/text/word_ids.hpp"
 
 namespace galley {
@@ -36,7 +37,9 @@ class AddedTokens {
   struct Found {
     size_t begin = 0, end = 0;  ///< with the white space that it takes
     const AddedToken* token = nullptr;
+    size_t steps = 0;  ///< that looking for them has taken in this text so far
   };
+  static constexpr size_t kMostBytes = size_t{4} << 20;  ///< of all of them together
   AddedTokens();
   /// `text`: what stands for it where it is looked for. An empty one is never found.
   void add(const AddedToken& token, const std::string& text);
@@ -45,15 +48,16 @@ class AddedTokens {
   enum class Special : uint8_t { Token, Text };  ///< Text: special tokens are not looked for
   bool has_special() const { return has_special_; }
   /// The next one at or behind `from`; false: none. Spans do not reach back before `from`. Special ones that touch a span of `plain`, which
-  /// are in order, are not looked for either.
-  bool find(std::string_view text, size_t from, Special special, std::span<const TextSpan> plain, Found* out) const;
+  /// are in order, are not looked for either. An error where a text takes more than Trie::steps_for(), of all calls for it.
+  Result<bool> find(std::string_view text, size_t from, Special special, std::span<const TextSpan> plain, Found* out) const;
 
  private:
   struct Node {
-    std::vector<std::pair<uint8_t, int32_t>> next;
+    std::vector<std::pair<uint8_t, int32_t>> next;  // in order
     int32_t token = -1;
   };
-  int32_t longest(std::string_view text, size_t at, size_t* end) const;
+  int32_t child(size_t node, uint8_t byte) const;
+  int32_t longest(std::string_view text, size_t at, size_t* end, size_t* steps) const;
   std::vector<Node> trie_;
   std::vector<AddedToken> tokens_;
   std::array<bool, 256> begins_ = {};

@@ -177,12 +177,21 @@ Result<Model> Model::read(const Value& spec, bool byte_level, const Named& named
 
 const WordIds* Model::encode(std::string_view word, Work& work) const {
   return work.cache_.get(word, [&](WordIds* out) {
-    if (const auto* unigram = std::get_if<Unigram>(&model_)) return unigram->encode(word, work.unigram_, out);
-    if (const auto* words = std::get_if<WordLevel>(&model_)) return words->encode(word, out);
-    if (const auto* bpe = std::get_if<Bpe>(&model_)) bpe->encode(word, work.bpe_, out);
-    else std::get<WordPiece>(model_).encode(word, out);
-    return true;
+    work.ended_ = Encoded::Yes;
+    if (const auto* unigram = std::get_if<Unigram>(&model_)) work.ended_ = unigram->encode(word, work.unigram_, out);
+    else if (const auto* words = std::get_if<WordLevel>(&model_)) work.ended_ = words->encode(word, out);
+    else if (const auto* bpe = std::get_if<Bpe>(&model_)) bpe->encode(word, work.bpe_, out);
+    else work.ended_ = std::get<WordPiece>(model_).encode(word, out);
+    return work.ended_ == Encoded::Yes;
   });
+}
+
+Error Model::problem_of(const Work& work) {
+  if (work.ended_ == Encoded::TooSlow)
+    return recipe_error("model: a word takes more than " + std::to_string(Trie::kSteps) +
+                        " steps a byte: the vocabulary has pieces of thousands of bytes that begin alike");
+  return recipe_error("model: the text has a character that no token stands for, and there is no token for the unknown",
+                      "set 'unk_id' to the id of a token");
 }
 
 }  // namespace galley

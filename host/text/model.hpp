@@ -30,9 +30,12 @@ class Model {
     WordCache cache_;
     Bpe::Room bpe_;
     Unigram::Room unigram_;
+    Encoded ended_ = Encoded::Yes;
   };
-  /// The ids of a word, which is not empty; null: it has a character that nothing stands for. Valid until the next call.
+  /// The ids of a word, which is not empty; null: problem_of() says why there are none. Valid until the next call.
   const WordIds* encode(std::string_view word, Work& work) const;
+  /// Why encode() gave null.
+  static Error problem_of(const Work& work);
   /// The token of what no other token covers; -1: there is none.
   TokenId unknown() const { return unknown_; }
 

@@ -62,16 +62,15 @@ Result<Precompiled> Precompiled::read(std::string_view map) {
   return out;
 }
 
-/// Goes to all units that a text can lead to.
+/// Goes to all units that a text can lead to: breadth first, so that each is measured with the fewest bytes that lead to it.
 Status Precompiled::check() {
   struct Reached {
     uint32_t unit, children, depth;
   };
   std::vector<bool> seen(units_.size());
   std::vector<Reached> open = {{0, offset_of(units_[0]), 0}};
-  while (!open.empty()) {
-    const Reached place = open.back();
-    open.pop_back();
+  for (size_t next = 0; next < open.size(); ++next) {
+    const Reached place = open[next];
     const auto outside = [&] {
       return recipe_error("'precompiled_charsmap' is broken: unit " + std::to_string(place.unit) + " of its table of " +
                           std::to_string(units_.size()) + " leads outside");

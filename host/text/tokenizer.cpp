@@ -30,7 +30,7 @@ class Tokenizer::TextEncoder {
 
   Status encode(std::string_view text) {
     size_t done = 0;
-    for (AddedTokens::Found found; tokenizer_.raw_.find(text, done, how_.special, plain_, &found); done = found.end) {
+    for (AddedTokens::Found found; TRY(tokenizer_.raw_.find(text, done, how_.special, plain_, &found)); done = found.end) {
       TRY_STATUS(encode_piece(text, done, found.begin));
       add(*found.token, counting_, found);
     }
@@ -60,7 +60,8 @@ class Tokenizer::TextEncoder {
       if (tokenizer_.normalized_.has_special()) piece.plain = TRY(moved(plain_, text.substr(begin, end - begin), begin, piece.text.size()));
     }
     size_t done = 0;
-    for (AddedTokens::Found found; tokenizer_.normalized_.find(piece.text, done, how_.special, piece.plain, &found); done = found.end) {
+    for (AddedTokens::Found found; TRY(tokenizer_.normalized_.find(piece.text, done, how_.special, piece.plain, &found));
+         done = found.end) {
       TRY_STATUS(encode_stretch(piece.text.substr(done, found.begin - done), piece));
       add(*found.token, piece.counting, found);
     }
@@ -77,9 +78,7 @@ class Tokenizer::TextEncoder {
       ids_->insert(ids_->end(), made->ids.begin(), made->ids.end());
       if (counts_) count(word, *made, piece);
     }));
-    if (known) return ok();
-    return recipe_error("model: the text has a character that no token stands for, and there is no token for the unknown",
-                        "set 'unk_id' to the id of a token");
+    return known ? ok() : Status(Model::problem_of(work_.model_));
   }
 
   void add(const AddedToken& token, std::span<const TextSpan> counting, const AddedTokens::Found& found) {

@@ -38,7 +38,7 @@ Result<Tokenizer> Tokenizer::read(const std::filesystem::path& path) {
 }
 
 Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& origin) {
-  const Value root = TRY(parse_json(json, origin));
+  const Value root = TRY(parse_json(json, origin, kManyJsonValues));
   Tokenizer out;
   out.origin_ = origin;
   TRY_STATUS(out.placed(out.read_root(root)));
@@ -59,6 +59,7 @@ Status Tokenizer::read_root(const Value& root) {
 }
 
 Status Tokenizer::read_added(const List& list) {
+  size_t bytes = 0;
   for (size_t i = 0; i < list.size(); ++i) {
     const JsonObject spec = TRY(JsonObject::plain(list[i], "added_tokens[" + std::to_string(i) + "]"));
     AddedToken token;
@@ -69,6 +70,11 @@ Status Tokenizer::read_added(const List& list) {
     token.rstrip = TRY(spec.flag("rstrip", false));
     token.normalized = TRY(spec.flag("normalized", false));
     token.special = TRY(spec.flag("special", false));
+    bytes += token.content.size();
+    if (token.content.size() > Trie::kLongestToken || bytes > AddedTokens::kMostBytes)
+      return spec.wrong("the token has " + std::to_string(token.content.size()) + " bytes, and all added tokens up to it " +
+                        std::to_string(bytes) + "; " + std::to_string(Trie::kLongestToken) + " and " +
+                        std::to_string(AddedTokens::kMostBytes) + " are the most");
     name_token(token.id, token.content);
     if (token.special) specials_.push_back(token.id);
     if (token.normalized) normalized_.add(token, TRY(normalizer_.apply(token.content)));

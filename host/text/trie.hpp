@@ -15,6 +15,10 @@ class Trie {
  public:
   /// What tokens of models are held to: a text is looked up from each of its characters on, as far as a token may reach.
   static constexpr size_t kLongestToken = 16384;
+  /// What a text may take to be looked up: so many steps a byte, and some beyond. Only tokens that are longer and begin alike, over and
+  /// over, take more: it grows with the text times their length.
+  static constexpr size_t kSteps = 256;
+  static constexpr size_t steps_for(size_t bytes) { return kSteps * bytes + (size_t{1} << 16); }
 
   Trie() : nodes_(1) {}
   /// Keys and their numbers, which are not negative. Of two equal keys the later counts; an empty one is never found.

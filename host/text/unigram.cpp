@@ -55,19 +55,22 @@ void Unigram::add_unknown(std::string_view text, WordIds* out) const {
   out->add(options_.unknown, text.size());
 }
 
-bool Unigram::encode(std::string_view word, Room& room, WordIds* out) const {
+Encoded Unigram::encode(std::string_view word, Room& room, WordIds* out) const {
   auto& best = room.best_;
   best.assign(word.size() + 1, {0, kNowhere, -1});
   const auto offer = [&](size_t begin, size_t end, TokenId id, double score) {
     Room::Best& at = best[end];
     if (at.begin == kNowhere || score > at.score) at = {score, begin, id};
   };
+  size_t steps = 0;
+  const size_t most = Trie::steps_for(word.size());
   for (size_t begin = 0; begin < word.size();) {
+    if (steps > most) return Encoded::TooSlow;
     const size_t character = static_cast<uint8_t>(word[begin]) < 0x80 ? 1 : next_code_point(word.substr(begin)).bytes;
     const double so_far = best[begin].score;
     bool covered = false;
     uint32_t node = Trie::kRoot;
-    for (size_t end = begin; end < word.size();) {
+    for (size_t end = begin; end < word.size(); ++steps) {
       node = trie_.next(node, static_cast<uint8_t>(word[end++]));
       if (node == Trie::kRoot) break;
       const TokenId id = trie_.value(node);
@@ -79,7 +82,7 @@ bool Unigram::encode(std::string_view word, Room& room, WordIds* out) const {
       const double score = unknown_score_ + so_far;
       Room::Best& at = best[begin + character];
       if (at.begin == kNowhere || score > at.score) {
-        if (options_.unknown < 0) return false;
+        if (options_.unknown < 0) return Encoded::Unknown;
         at = {score, begin, options_.unknown};
       }
     }
@@ -96,7 +99,7 @@ bool Unigram::encode(std::string_view word, Room& room, WordIds* out) const {
     if (unknown) add_unknown(word.substr(begin, end - begin), out);
     else out->add(id, end - begin);
   }
-  return true;
+  return Encoded::Yes;
 }
 
 }  // namespace galley

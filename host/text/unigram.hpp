@@ -37,8 +37,8 @@ class Unigram {
     std::vector<std::pair<size_t, TokenId>> path_;  // pieces from the last to the first: where each begins
   };
 
-  /// Appends the ids of a word, which is UTF-8. false: it has an unknown character, and there is no token for it.
-  bool encode(std::string_view word, Room& room, WordIds* out) const;
+  /// Appends the ids of a word, which is UTF-8.
+  Encoded encode(std::string_view word, Room& room, WordIds* out) const;
   TokenId unknown() const { return options_.unknown; }
 
  private:

@@ -13,11 +13,11 @@ class WordLevel {
  public:
   /// `unknown`: the token for the words that are none; where the vocabulary does not have it, they are an error.
   WordLevel(Vocabulary vocabulary, std::string_view unknown) : vocabulary_(std::move(vocabulary)), unknown_(find(unknown)) {}
-  /// Appends the id of a word. false: it is unknown, and there is no token for it.
-  bool encode(std::string_view word, WordIds* out) const {
+  /// Appends the id of a word. Unknown: it is none, and there is no token for that.
+  Encoded encode(std::string_view word, WordIds* out) const {
     const TokenId own = find(word), id = own >= 0 ? own : unknown_;
     if (id >= 0) out->add(id, word.size());
-    return id >= 0;
+    return id >= 0 ? Encoded::Yes : Encoded::Unknown;
   }
   TokenId unknown() const { return unknown_; }
 

@@ -24,30 +24,35 @@ Result<WordPiece> WordPiece::create(const Vocabulary& vocabulary, WordPieceOptio
   return out;
 }
 
-void WordPiece::encode(std::string_view word, WordIds* out) const {
+Encoded WordPiece::encode(std::string_view word, WordIds* out) const {
   const auto characters = std::count_if(word.begin(), word.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; });
-  if (characters > most_characters_) return out->add(unknown_, word.size());
-  const size_t before = out->ids.size();
+  const size_t before = out->ids.size(), most = Trie::steps_for(word.size());
+  const auto unknown = [&] {
+    out->ids.resize(before);
+    out->bytes.resize(before);
+    out->add(unknown_, word.size());
+    return Encoded::Yes;
+  };
+  if (characters > most_characters_) return unknown();
+  size_t steps = 0;
   for (size_t begin = 0; begin < word.size();) {
     const Trie& trie = begin == 0 ? begins_ : continues_;
     size_t best = begin;
     TokenId id = -1;
     uint32_t node = Trie::kRoot;
-    for (size_t end = begin; end < word.size();) {
+    if (steps > most) return Encoded::TooSlow;
+    for (size_t end = begin; end < word.size(); ++steps) {
       node = trie.next(node, static_cast<uint8_t>(word[end++]));
       if (node == Trie::kRoot) break;
       if (trie.value(node) < 0) continue;
       best = end;
       id = trie.value(node);
     }
-    if (id < 0) {
-      out->ids.resize(before);
-      out->bytes.resize(before);
-      return out->add(unknown_, word.size());
-    }
+    if (id < 0) return unknown();
     out->add(id, best - begin);
     begin = best;
   }
+  return Encoded::Yes;
 }
 
 }  // namespace galley

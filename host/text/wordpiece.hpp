@@ -21,8 +21,8 @@ struct WordPieceOptions {
 class WordPiece {
  public:
   static Result<WordPiece> create(const Vocabulary& vocabulary, WordPieceOptions options);
-  /// Appends the ids of a word, which is UTF-8.
-  void encode(std::string_view word, WordIds* out) const;
+  /// Appends the ids of a word, which is UTF-8. Never Unknown.
+  Encoded encode(std::string_view word, WordIds* out) const;
   TokenId unknown() const { return unknown_; }
 
  private:

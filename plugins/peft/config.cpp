@@ -17,6 +17,15 @@ constexpr const char* kWithoutMeaning[] = {
 // null, false, an empty list or object: how PEFT writes what is not used.
 bool unused(const Json& value) { return value.is_null() || value == false || ((value.is_array() || value.is_object()) && value.empty()); }
 
+/// Of a value for a message.
+std::string shortened(std::string text) {
+  constexpr size_t most = 100;
+  if (text.size() <= most) return text;
+  size_t end = most;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  return text.substr(0, end) + "…";
+}
+
 }  // namespace
 
 Key::Key(const Json& config, const std::string& path, const char* name) : path_(path), name_(name) {
@@ -24,7 +33,9 @@ Key::Key(const Json& config, const std::string& path, const char* name) : path_(
   if (found != config.end() && !found->is_null()) value_ = &*found;
 }
 
-void Key::wrong(const std::string& what) const { sdk::invalid(place() + " " + what + (value_ ? ", not " + value_->dump() : "")); }
+void Key::wrong(const std::string& what) const {
+  sdk::invalid(place() + " " + what + (value_ ? ", not " + shortened(value_->dump()) : ""));
+}
 
 double Key::number(double otherwise) const {
   if (!value_) return otherwise;
@@ -105,12 +116,7 @@ std::string read_folder_text(const std::string& folder) {
 }
 
 Json read_config(const std::string& path, const std::string& text, const char* peft_type) {
-  Json config;
-  try {
-    config = Json::parse(text);
-  } catch (const Json::exception& wrong) {
-    sdk::invalid(path + " is not a JSON object: " + wrong.what());
-  }
+  Json config = Json::parse(text);  // the host has looked at it: read_folder_text()
   if (!config.is_object()) sdk::invalid(path + " is not a JSON object");
   const Key type(config, path, "peft_type");
   if (type.string(peft_type) != peft_type) type.wrong("has to be \"" + std::string(peft_type) + "\"");

@@ -276,6 +276,21 @@ for name, more in (('full', []), ('adapter', ['--set', 'adapter=true'])):
     said = [galley('sample', f'chat-{name}', '--chat', '--tokens', 4, '--seed', 3, '--top-p', 0.9, text='tiva\n') for _ in range(2)]
     check(said[0] == said[1], f'{name}: the same seed says the same')
 
+# A template of one's own that writes nothing when it is called to answer.
+for returned in ('{}', '{ "" }'):
+    own = pathlib.Path('own-template.lua')
+    own.write_text(f"""return recipe {{ model = model {{ path = "chatty", init = "random" }}, length = {S}, steps = 1, batch = 1,
+  data = data.chat {{ files = "plain.jsonl", template = function(messages, generate)
+    if generate then return {returned} end
+    local out = {{}}
+    for _, m in ipairs(messages) do out[#out + 1] = {{ text = m.content, reply = m.role == "assistant" }} end
+    return out
+  end }}, use "sgd" {{ lr = 1e-3 }} }}""")
+    shutil.rmtree('own-template', ignore_errors=True)
+    galley('train', own, '--out', 'own-template')
+    said = galley('sample', 'own-template', '--chat', '--tokens', 2, text='tiva\n', code=2)
+    check('the chat template makes no tokens of the conversation' in said, f'a template that returns {returned}: {said}')
+
 # ---- Long documents -----------------------------------------------------------------------------------------------------------------------
 
 # More than is tokenized at once: the ids are those of the whole.

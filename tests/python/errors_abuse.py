@@ -117,6 +117,18 @@ def limit_on_memory():
 
 
 @case
+def limit_on_the_stack():
+    """A small one is made larger where that is allowed, for threads as well; where it is not, that is said."""
+    folder = Folder("stack")
+    folder.recipe(RECIPE.replace("steps = 3", "steps = 1"))
+    hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
+    if hard == resource.RLIM_INFINITY or hard >= 8 << 20:
+        trained(galley("train", folder.path("recipe.lua"), "--out", folder.out, before=lambda: resource.setrlimit(resource.RLIMIT_STACK, (128 << 10, hard))))
+    ended = galley("plan", folder.path("recipe.lua"), before=lambda: resource.setrlimit(resource.RLIMIT_STACK, (128 << 10, 128 << 10)))
+    check_error(ended, 1, "the stack may have 128 KiB", hint="ulimit -s")
+
+
+@case
 def stdout_closed():
     folder = Folder("closed-stdout")
     for words in ("plan " + folder.path("recipe.lua"), "plugins", "data " + folder.path("recipe.lua")):
@@ -181,6 +193,29 @@ def adapter_without_a_scale():
 
 
 @case
+def adapter_of_many_levels():
+    """Parsers of plugins recurse; what comes to them has been looked at."""
+    folder = Folder("adapter-levels")
+    deep = '{"peft_type": "%s", "auto_mapping": ' + '{"a":' * 100000 + "1" + "}" * 100001
+    wide = '{"peft_type": "%s", "rank_pattern": {' + ",".join('"%d": 1' % i for i in range(40000)) + "}}"
+    for strategy in ("lora", "ia3", "vera"):
+        for text, part in ((deep, "more than 200 levels"), (wide, "more than 32768 values"), ("{", "syntax error")):
+            folder.recipe(RECIPE.replace("  use", '  use "%s" { path = "adapter" },\n  use' % strategy))
+            file = folder.write("adapter/adapter_config.json", text.replace("%s", strategy.upper()))
+            refused(folder, 2, strategy, file, part, command="plan")
+
+
+@case
+def counts_without_end():
+    """Counted, not timed: a loaded machine says the same."""
+    folder = Folder("counts")
+    for layers in (10**6, 1 << 62):
+        folder.config(n_layer=layers)
+        ended = refused(folder, 2, "the model has more than 131072 tensors and nodes", hint="number of layers", command="plan")
+        check(ended, ended.seconds < 10, "it took long")
+
+
+@case
 def patterns_that_explode():
     for code in ("('a'):rep(1e5):find(('a*'):rep(50) .. 'b')", "table.move({}, 1, 1 << 60, 2)",
                  "table.insert(setmetatable({}, { __len = function() return 1 << 53 end }), 1, 0)"):
@@ -196,6 +231,31 @@ def tokenizer_that_explodes():
     file = folder.write("tokenizer.json", json.dumps({"normalizer": {"type": "Sequence", "normalizers": rules}, "model": {
         "type": "BPE", "vocab": {"a": 0}, "merges": []}}))
     check_error(galley("tokenize", file), 2, file, "normalizer.normalizers[1]", "100 times as long")
+
+
+@case
+def tokenizer_that_takes_long():
+    """Tokens that begin alike over thousands of bytes, so that a text is looked up from each of its bytes over all of them."""
+    folder = Folder("long-tokens")
+    long, text = "a" * 16383, json.dumps({"text": "a" * 400000}) + "\n"
+    for name, model, added in (("Unigram", {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["a", -1.0], [long + "b", -1.0]]}, []),
+                               ("WordPiece", {"type": "WordPiece", "max_input_chars_per_word": 1 << 40, "vocab": {"[UNK]": 0, "a": 1, "##a": 2, "##" + long[3:] + "b": 3}}, []),
+                               ("added tokens", {"type": "BPE", "vocab": {"a": 0}, "merges": []}, [{"id": 1, "content": long + "b"}])):
+        file = folder.write("tokenizer.json", json.dumps({"added_tokens": added, "model": model}))
+        begin = time.monotonic()
+        done = subprocess.run([GALLEY, "tokenize", file], input=text.encode(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+        check_error(Ended(done.returncode, "", done.stderr.decode(), time.monotonic() - begin), 2, "stdin:1", file, "more than 256 steps a byte")
+    file = folder.write("tokenizer.json", json.dumps({"added_tokens": [{"id": 1, "content": "b" * 16385}], "model": model}))
+    check_error(galley("tokenize", file), 2, file, "added_tokens[0]", "16385 bytes")
+
+
+@case
+def lines_without_end():
+    folder = Folder("lines")
+    for words in (["embed", folder.path("model")], ["sample", folder.path("model"), "--chat", "--template", "chatml"]):
+        folder.write("model/tokenizer.json", json.dumps({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False}}))
+        done = subprocess.run([GALLEY, *words, "--length", "8"], input=b'"' + b"a" * (17 << 20) + b'"\n', stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+        check_error(Ended(done.returncode, "", done.stderr.decode(), 0), 2, "stdin:1: a line of more than 16 MiB")
 
 
 if __name__ == "__main__":

@@ -150,6 +150,16 @@ for value, target, part in ((1 << 20, 0, 'unit 97 of its table of 256 leads outs
 broken(unigram, 'not UTF-8', normalizer=dict(type='Precompiled', precompiled_charsmap=charsmap(0, blob=b'\xff')))
 table[97], table[96] = 97 | 1 << 8 | 1 << 10, 0x80000000
 broken(unigram, 'this Precompiled can make a text 100 times as long', normalizer=dict(type='Precompiled', precompiled_charsmap=charsmap(*table, blob=b'x' * 100)))
+# One that a short way and a long one lead to is measured by the short one: "ac" becomes 3,840 characters, and so does 'z' 60 times and "c".
+ways = [0] * 65536
+ways[97] = 97 | (97 ^ 32768) << 10
+at = 122
+for step in range(60):
+    children = 32768 if step == 59 else 256 * (step + 1)
+    ways[at] = 122 | (at ^ children) << 10
+    at = children ^ 122
+ways[32768 ^ 99], ways[40960] = 99 | 1 << 8 | (32768 ^ 99 ^ 40960) << 10, 0x80000000
+broken(unigram, 'this Precompiled can make a text 1920 times as long', normalizer=dict(type='Precompiled', precompiled_charsmap=charsmap(*ways, blob=b'x' * 3840)))
 # Units that lead to each other without end: 97 of 'a' and 98 of 'b' have themselves and each other behind them.
 table[97], table[98], table[96] = 97 | 97 << 10, 98 | 98 << 10, 0
 pathlib.Path('cycle.json').write_text(json.dumps(dict(model=unigram, normalizer=dict(type='Precompiled', precompiled_charsmap=charsmap(*table)))))
