@@ -19,28 +19,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A folder for what is compared, which is gone behind the command.
-class Scratch {
- public:
-  static Result<Scratch> create() {
-    std::error_code error;
-    std::string path = (fs::temp_directory_path(error) / "galley-certify-XXXXXX").string();
-    if (error || !::mkdtemp(path.data()))
-      return run_error("cannot create a folder in " + fs::path(path).parent_path().string(), "name one where there is room: --out DIR");
-    return Scratch(path);
-  }
-  Scratch(Scratch&& other) noexcept : path_(std::move(other.path_)) { other.path_.clear(); }
-  Scratch& operator=(Scratch&&) = delete;
-  ~Scratch() {
-    std::error_code error;
-    if (!path_.empty()) fs::remove_all(path_, error);
-  }
-  const fs::path& path() const { return path_; }
-
- private:
-  explicit Scratch(fs::path path) : path_(std::move(path)) {}
-  fs::path path_;
-};
+/// A folder for what is compared, which is gone after the command. What a killed command left goes now.
+Result<NewFolder> make_scratch() {
+  std::error_code error;
+  const fs::path place = fs::temp_directory_path(error) / ("galley-certify-" + std::to_string(::geteuid()));
+  if (error) return run_error("there is no folder for temporary files: " + error.message(), "name one where there is room: --out DIR");
+  Result<NewFolder> made = NewFolder::beside(place);
+  if (!made) return run_error("cannot create a folder in " + place.parent_path().string(), "name one where there is room: --out DIR");
+  fs::permissions(made->path(), fs::perms::owner_all, error);
+  return made;
+}
 
 Result<Certified> certify_shown(const CommandLine& a, CertifyOptions& options) {
   PartsLine shown(STDERR_FILENO);
@@ -59,9 +47,9 @@ Status command_certify(const CommandLine& a) {
   options.stop = StopSignals::asked;
   std::optional<NewFile> json;
   if (a.has("--json")) json.emplace(TRY(NewFile::named(a.get("--json"))));
-  std::optional<Scratch> scratch;
+  std::optional<NewFolder> scratch;
   if (options.keep) TRY_STATUS(check_vacant(a.get("--out")));
-  else scratch.emplace(TRY(Scratch::create()));
+  else scratch.emplace(TRY(make_scratch()));
   options.directory = options.keep ? fs::path(a.get("--out")) : scratch->path();
   Confinement::lend(options.directory);
   StopSignals signals;
@@ -69,7 +57,7 @@ Status command_certify(const CommandLine& a) {
   const Certified certified = TRY(certify_shown(a, options));
 
   const RedMarks red = red_marks();
-  print_lines(certify_table(certified, red.begin, red.end));
+  print_lines(certify_table(certified, red.begin, red.end), red);
   if (json) {
     TRY_STATUS(json->file().write(certify_json(certified)));
     TRY_STATUS(json->finish());

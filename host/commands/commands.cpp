@@ -106,7 +106,7 @@ Status check_dump(const std::string& wanted) {
 void print_dump(const std::string& wanted, const PassInfo& pass, const std::function<std::string()>& text) {
   if (wanted != "all" && wanted != pass.name) return;
   std::printf("# %s: %s\n", pass.name, pass.does);
-  std::fputs(text().c_str(), stdout);
+  std::fputs(shown(text()).c_str(), stdout);
 }
 
 /// "1,200 steps", or what is known of it before the data is prepared.
@@ -198,9 +198,9 @@ Status command_plan(const CommandLine& a) {
     print_lines("  --memory        %s; it counts tensors and workspace, not the process or a driver's context\n",
                 fit_text(s->peak_memory(), options.memory_limit).c_str());
   print_lines(plan_table(s->program, s->plan, s->target, disk, terminal_columns()));
-  if (change) std::printf("\n%s", change_text(*change, a.get("--against"), static_cast<size_t>(terminal_columns())).c_str());
+  if (change) std::fputs(shown("\n" + change_text(*change, a.get("--against"), static_cast<size_t>(terminal_columns()))).c_str(), stdout);
   for (const char* written : {"--html", "--lock"})
-    if (a.has(written)) std::printf("\nwritten: %s\n", a.get(written).c_str());
+    if (a.has(written)) print_lines("\nwritten: %s\n", a.get(written).c_str());
   return grown(change, a.get("--against"));
 }
 

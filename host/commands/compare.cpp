@@ -169,9 +169,9 @@ Status command_compare(const CommandLine& a) {
   if (judged.verdicts.empty()) TRY_STATUS(judged.look(comparison, control, out, comparison.seeds.size()));
   TRY_STATUS(write_atomic(out / "compare.json", compare_json(judged.comparison, judged.results, judged.verdicts)));
   const RedMarks red = red_marks();
-  print_lines("\n%s", compare_table(judged.comparison, judged.verdicts, red.begin, red.end).c_str());
+  print_lines("\n" + compare_table(judged.comparison, judged.verdicts, red.begin, red.end), red);
   if (comparison.sequential) print_lines(looks_text(judged.comparison.seeds.size(), comparison.seeds.size()));
-  std::printf("done: %s\n", (out / "compare.json").c_str());
+  print_lines("done: %s\n", (out / "compare.json").c_str());
   for (const Expectation& e : expectations)
     if (const std::string seen = unmet(e, judged.comparison, judged.verdicts); !seen.empty())
       return run_error("--expect '" + e.text + "' does not hold: " + seen);

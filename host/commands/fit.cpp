@@ -33,7 +33,7 @@ Status command_fit(const CommandLine& a) {
     return {Error{Exit::DoesNotFit, "nothing that " + recipe.string() + " offers fits " + bytes_text(memory), "--write wrote nothing"}};
   TRY_STATUS(file->file().write(TRY(fitted_recipe(recipe, result.variants[result.chosen], memory))));
   TRY_STATUS(file->finish());
-  std::printf("written: %s\n", a.get("--write").c_str());
+  print_lines("written: %s\n", a.get("--write").c_str());
   return ok();
 }
 

@@ -6,6 +6,7 @@
 #include "host/commands/run_commands.hpp"
 #include "host/report/page.hpp"
 #include "host/report/run_page.hpp"
+#include "host/report/terminal.hpp"
 
 namespace galley {
 
@@ -15,7 +16,7 @@ Status command_report(const CommandLine& a) {
   const std::filesystem::path page = directories.front() / "report.html";
   const Value data = TRY(report_page(directories, options));
   TRY_STATUS(write_atomic(page, page_html(data)));
-  std::printf("written: %s\n", page.c_str());
+  print_lines("written: %s\n", page.c_str());
   return ok();
 }
 

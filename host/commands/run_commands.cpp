@@ -162,7 +162,7 @@ Status command_train(const CommandLine& a) {
     if (exit == Exit::Recipe || exit == Exit::Plugin || exit == Exit::DoesNotFit) discard_run(out);
     return trained;
   }
-  std::printf("done: %s\n", out.c_str());
+  print_lines("done: %s\n", out.c_str());
   return ok();
 }
 
@@ -181,7 +181,7 @@ Status command_resume(const CommandLine& a) {
     return source;
   };
   TRY_STATUS(train_shown(a, *run.study, open, directory));
-  std::printf("done: %s\n", directory.c_str());
+  print_lines("done: %s\n", directory.c_str());
   return ok();
 }
 

@@ -126,7 +126,7 @@ Status train_tokenizer(const std::vector<std::string>& files, size_t vocabulary,
                                                           2) +
                                                       "\n"));
   TRY_STATUS(write_atomic(out / "tokenizer.json", tokenizer_json(trained)));
-  std::printf("%s: %s tokens from %s files, %s different words\n", (out / "tokenizer.json").c_str(), grouped(trained.tokens.size()).c_str(),
+  print_lines("%s: %s tokens from %s files, %s different words\n", (out / "tokenizer.json").c_str(), grouped(trained.tokens.size()).c_str(),
               grouped(documents.files.size()).c_str(), grouped(words.size()).c_str());
   if (trained.tokens.size() < vocabulary)
     std::printf("  fewer than %s: there are no more pairs of tokens to merge\n", grouped(vocabulary).c_str());

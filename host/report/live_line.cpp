@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "host/base/columns.hpp"
+#include "host/base/printable.hpp"
 #include "host/report/terminal.hpp"
 
 namespace galley {
@@ -75,7 +76,7 @@ void PartsLine::begins(int64_t done, int64_t all, const std::string& what) {
   if (of_these > 0) duration_text(left, (now - first_) / static_cast<double>(of_these) * static_cast<double>(all - done));
   const std::string of = std::to_string(all);
   std::snprintf(text, sizeof text, "%s%*lld of %s: %s%s%8s", prefix_, static_cast<int>(of.size()), static_cast<long long>(done + 1),
-                of.c_str(), what.c_str(), of_these > 0 ? "  ETA " : "", left);
+                of.c_str(), printable(what, Lines::Escape).c_str(), of_these > 0 ? "  ETA " : "", left);
   if (live_.terminal()) return live_.show(text);
   if (!live_.due(5)) return;
   std::FILE* out = descriptor_ == STDERR_FILENO ? stderr : stdout;

@@ -194,7 +194,7 @@ Status Progress::validated(const ValidationEvent& v) {
 
 Status Progress::note(const std::string& text) {
   live_.clear();
-  std::printf("%s\n", text.c_str());
+  std::printf("%s\n", shown(text).c_str());
   std::fflush(stdout);
   return ok();
 }

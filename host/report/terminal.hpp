@@ -19,8 +19,12 @@ struct RedMarks {
   const char *begin = "", *end = "";
 };
 RedMarks red_marks();
-/// Prints a text on the standard output, its lines broken there by wrapped_lines().
+/// What the standard output is to show of a text with names and paths in it: on a terminal control characters are shown, not obeyed.
+std::string shown(const std::string& text);
+/// Prints a text on the standard output as shown() has it, its lines broken there by wrapped_lines().
 void print_lines(const std::string& text);
+/// The same of a text in which these marks are Galley's own.
+void print_lines(const std::string& text, const RedMarks& own);
 /// The same of what printf would print.
 template <class First, class... Rest>
 void print_lines(const char* format, First first, Rest... rest) {

@@ -4,7 +4,11 @@ that differs in nothing but that and has to pass."""
 import json
 import os
 import pathlib
+import signal
+import subprocess
+import time
 
+import galley_test
 from galley_test import binary, check, finish, fresh_folder, from_config, recipe, run, use
 
 fresh_folder()
@@ -99,4 +103,15 @@ certify('kept', use('recompute'), adamw, words=['--no-references', '--out', 'kep
 check(len(list(pathlib.Path('kept').rglob('*.safetensors'))) == 5, sorted(pathlib.Path('kept').rglob('*')))
 r = run('certify', 'kept.lua', '--out', 'kept', code=2)
 check('kept' in r.stderr, r.stderr)
+# What a killed command has left goes with the next one, whatever that comes to.
+pathlib.Path('scratch').mkdir()
+os.environ['TMPDIR'] = str(pathlib.Path('scratch').resolve())
+killed = subprocess.Popen([galley_test.program, 'certify', 'stack.lua'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+while not os.listdir('scratch') and killed.poll() is None:
+    time.sleep(0.005)
+killed.send_signal(signal.SIGKILL)
+killed.wait()
+check(len(os.listdir('scratch')) == 1, f'a killed certify leaves {os.listdir("scratch")}')
+run('certify', 'none.lua', code=2)
+check(not os.listdir('scratch'), f'the next certify leaves {os.listdir("scratch")}')
 finish()

@@ -67,7 +67,9 @@ def on_terminal(name, *words, columns=COLUMNS, code=0, **env):
         out += piece
     os.close(master)
     p.wait()
-    text = out.decode()
+    text = out.decode(errors='replace')
+    strange = re.search(r'(?!\r\n?|\n|\t|\x1b\[)[\x00-\x1f\x7f-\x9f]|\xc2(?=[\x80-\x9f])', text)
+    check(not strange, f'{name}: a control character comes to the terminal: {text[max(strange.start() - 60, 0):strange.end() + 20]!r}' if strange else '')
     check(p.returncode == code, f'{name}: exit code {p.returncode}: {text[-400:]}')
     return Screen(text, name, columns)
 
@@ -138,5 +140,19 @@ on_terminal('fit', 'fit', offers, '--memory', '1MiB')
 for words in (('plugins',), ('plugins', 'adamw'), ('plugins', 'lora'), ('data', plain, '--rows', '0'), ('eval', long / 'run'), ('export', long / 'run', '--out', 'exported', '--dtype', 'bf16'),
               ('recipe', 'save'), ('recipe',), ('report', 'both'), ('plan', '--help'), ('compare', '--help'), ('--help',)):
     on_terminal(' '.join(map(str, words[:2])), *words)
+
+# ---- What others have named and written: control characters are shown. (Screen objects to sequences that do more than draw a line.)
+evil = '\x1b[2J\x1b]0;x\x07\x9b'
+named = pathlib.Path(f'r{evil}.lua')
+named.write_text(plain.read_text())
+for words in (['plan', named], ['train', named, '--out', f'run{evil}', '--set', 'steps=6'], ['data', named, '--rows', '1'], ['eval', f'run{evil}'], ['report', f'run{evil}'],
+              ['sample', f'run{evil}', '--prompt', f'a{evil}b', '--tokens', '60', '--temperature', '5', '--top-k', '0'], ['export', f'run{evil}', '--out', f'out{evil}']):
+    screen = on_terminal(f'{words[0]} of a stranger', *words)
+    if words[0] in ('plan', 'train', 'sample', 'export'):
+        check(any('\\x1b[2J' in x for x in screen.lines), f'{words[0]}: the characters are not shown: {screen.lines}')
+on_terminal('an error about a stranger', 'plan', f'none{evil}', code=2)
+# A pipe gets the bytes as they are.
+said = subprocess.run([program, 'sample', f'run{evil}', '--prompt', f'a{evil}b', '--tokens', '1'], capture_output=True).stdout
+check(said.startswith(f'a{evil}b'.encode()), f'a prompt in a pipe: {said}')
 
 finish()
