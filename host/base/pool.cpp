@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "host/base/arithmetic.hpp"
 #include "host/base/ordered.hpp"
 
 namespace galley {
@@ -111,9 +112,11 @@ void Pool::work(size_t own) {
 void Pool::take(size_t own) {
   int64_t done = 0, block = 0;
   if (spins_) shares_[own].thread.begin();
+  const Arithmetic before = Arithmetic::now();
   const size_t count = count_;
   for (size_t k = 0; k < count; ++k)
     for (Share& share = shares_[(own + k) % count]; claim(share, block); ++done) call(block);
+  if (done > 0 && before.put_back()) arithmetic_left_changed() = true;
   if (done > 0) finish(done);
   if (spins_) shares_[own].thread.end();
 }

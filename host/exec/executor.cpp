@@ -156,7 +156,10 @@ Status Executor::enqueue(const Prepared& prepared, const Instruction& code, bool
     case Action::Kernel: {
       if (machine_->names_work()) machine_->name_work(prepared.name.c_str());
       const Calling calling({prepared.caller.plugin, "enqueue", code.strategy, code.name, code.kernel->name});
+      const Undisturbed before(prepared.caller.plugin, "enqueue", code.kernel->name);
       Status launched = machine_->launch(prepared.queue, *prepared.kernel, later ? prepared.later : prepared.first, prepared.caller);
+      if (const std::string wrong = before.disturbed(); !wrong.empty() && launched)
+        launched = plugin_fault(prepared.caller, "enqueue", plugin_error(wrong));
       if (machine_->names_work()) machine_->name_work(nullptr);
       return launched;
     }

@@ -10,6 +10,7 @@
 #include "host/base/result.hpp"
 #include "host/base/value.hpp"
 #include "host/plugins/fault.hpp"
+#include "host/plugins/undisturbed.hpp"
 
 namespace galley {
 
@@ -38,8 +39,10 @@ template <class Fn>
 Status call_plugin(const Caller& caller, std::string_view what, Fn&& fn, Phase phase = Phase::Plan) {
   galley_error error = GALLEY_ERROR_INIT;
   const Calling calling({caller.plugin, what, caller.strategy});
+  const Undisturbed before(caller.plugin, what);
   try {
     const galley_status status = fn(&error);
+    if (const std::string wrong = before.disturbed(); !wrong.empty()) return plugin_fault(caller, what, plugin_error(wrong));
     if (status == GALLEY_OK) return ok();
     return plugin_failure(caller, what, status, error, phase);
   } catch (const std::exception& exception) {

@@ -30,6 +30,8 @@ class Calling {
 
   /// What runs on this thread, or began last on another one; null: nothing.
   static const CallMark* innermost() { return here_ ? here_ : last_.load(std::memory_order_acquire); }
+  /// What runs on this thread; null: nothing.
+  static const CallMark* here() { return here_; }
 
  private:
   static void set(const CallMark* mark) {
@@ -41,9 +43,19 @@ class Calling {
   CallMark mark_;
 };
 
-/// From now on a fault (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) within such a scope writes one line to stderr before the process dies
-/// of it. This does nothing under sanitizers, which have words of their own. A plugin that ends the process within such a scope (`exit`)
-/// gets a line, too, and the process ends with exit code Plugin. [main-thread]
+/// From now on a fault (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) writes one line to stderr before the process dies of it: which plugin was
+/// called, or whose code it was that a thread was left running in. This does nothing under sanitizers, which have words of their own. A
+/// plugin that ends the process (`exit`, `quick_exit`) before command_ends() gets a line, too, and the process ends with exit code Plugin.
+/// [main-thread]
 void name_faults();
+
+/// Says that memory [begin, end) is a plugin's code. `plugin` lives as long as the process. [main-thread]
+void note_library(const void* begin, const void* end, const char* plugin);
+
+/// The command has done its work or said why it could not: from now on the process ends with this exit code, whoever ends it.
+void command_ends(int code);
+
+/// What `_exit` does in the program. Whoever calls it before command_ends() is a plugin: the rest of the host leaves by way of main().
+[[noreturn]] void leave(int code);
 
 }  // namespace galley

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <elf.h>
+#include <link.h>
 
 #include <algorithm>
 #include <boost/dll/shared_library.hpp>
@@ -232,6 +233,27 @@ Result<uint64_t> elf_end(const File& file, const Elf64_Ehdr& header) {
   return end;
 }
 
+/// Tells whoever names faults where the code of a library lies.
+void note_code(const std::filesystem::path& path, const std::string& plugin) {
+  struct Ask {
+    const std::filesystem::path& path;
+    const char* plugin;
+  } ask = {path, keep(plugin)->c_str()};
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* context) {
+        const auto* a = static_cast<Ask*>(context);
+        if (!info->dlpi_name || a->path != info->dlpi_name) return 0;
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          const auto& part = info->dlpi_phdr[i];
+          if (part.p_type != PT_LOAD || !(part.p_flags & PF_X)) continue;
+          const auto* begin = reinterpret_cast<const std::byte*>(info->dlpi_addr + part.p_vaddr);
+          note_library(begin, begin + part.p_memsz, a->plugin);
+        }
+        return 1;
+      },
+      &ask);
+}
+
 }  // namespace
 
 Status check_library_file(const std::filesystem::path& file) {
@@ -283,12 +305,17 @@ Result<const Library*> open_library(const std::filesystem::path& file, const Man
   // An initializer may have changed the locale. Galley writes numbers with a decimal point: a comma would make its JSON unreadable.
   std::setlocale(LC_ALL, "C");
   std::locale::global(std::locale::classic());
+  note_code(path, manifest.id);
   if (!library->has(GALLEY_ENTRY_SYMBOL)) return at(file, "does not export " GALLEY_ENTRY_SYMBOL);
   const auto* entry = &library->get<const galley_entry>(GALLEY_ENTRY_SYMBOL);
-  TRY_STATUS(check_entry(file, *entry, manifest));
+  {
+    const Calling reading({manifest.id, "reading its entry"});
+    TRY_STATUS(check_entry(file, *entry, manifest));
+  }
   if (entry->open)
     TRY_STATUS(call_plugin(
         {manifest.id}, "open", [&](galley_error* error) { return entry->open(host_table(), error); }, Phase::Run));
+  const Calling reading({manifest.id, "reading its tables"});
   const Library* contents = TRY(take_contents(file, manifest.id, *entry));
   opened.emplace(path, std::pair(entry, contents));
   return contents;

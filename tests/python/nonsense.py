@@ -36,6 +36,17 @@ for how, parts in {
         'attribute size': (LINE, '8 bytes'),
         'report twice': (LINE, 'two tensors'),
         'report taken': (LINE, "'loss'"),
+        'report much': (LINE, "'nonsense256' is more than the 256 metrics"),
+        'endless': (LINE, 'tensors and nodes now, most of which this call has added'),
+        'attribute twice': (LINE, "attribute 'value' is there twice"),
+        # What everybody in the process relies on.
+        'closes error': (LINE, "failed in create", 'closed or replaced the standard error'),
+        'chdir': (LINE, 'changed the current folder'),
+        'locale': (LINE, 'left the locale changed'),
+        'rights': (LINE, 'changed the rights of new files'),
+        'rounds': (LINE, 'left the processor rounding otherwise'),
+        'forks': (LINE, 'forked the process'),
+        'blocks': (LINE, 'left other signals blocked'),
         'rate': (LINE, 'scale_rate'),
         'rank': ("op 'nonsense'", "'nonsensical'", 'rank 99'),
         'option type': (LINE, "option 'number'", 'another type'),
@@ -66,6 +77,9 @@ for how, parts in {
 for how, parts in {
         'throw prepare': ("kernel 'nonsense.cpu'", "'nonsensical'", 'thrown in prepare'),
         'throw enqueue': ("kernel 'nonsense.cpu'", "'nonsensical'", "plugin 'nonsense' failed in enqueue", 'thrown in enqueue'),
+        'kernel rounds': ("kernel 'nonsense.cpu'", "'nonsensical'", "failed in enqueue", 'left the processor rounding otherwise'),
+        'block rounds': ("kernel 'nonsense.cpu'", "'nonsensical'", 'left the processor rounding otherwise'),
+        'kernel closes error': ("kernel 'nonsense.cpu'", "'nonsensical'", 'closed or replaced the standard error'),
         'parallel throws': ("kernel 'nonsense.cpu'", "'nonsensical'", 'thrown in a block'),
 }.items():
     said = run('train', wrong(how), '--out', 'out', *here, code=4, threads=2).stderr
@@ -78,13 +92,18 @@ for part in ("kernel 'nonsense.cpu'", "'nonsensical'", "plugin 'nonsense' failed
 shutil.rmtree('out', ignore_errors=True)
 
 # It ends the process, which must not look as if all were well.
-said = run('plan', wrong('exit'), *here, code=4).stderr
-check("plugin 'nonsense' ended the process in create" in said, f'exit: {said}')
-for how, code, part in ('exits', 4, 'ended the process'), ('crashes', -11, 'died'):
+for how, where in {'exit': 'create', '_exit': 'create', 'quick_exit': 'create', 'kernel _exit': 'enqueue', 'destroy _exit': 'destroy', 'thread exits': 'a thread of its own'}.items():
+    said = run('train', wrong(how), '--out', 'out', *here, code=4).stderr
+    check(f"plugin 'nonsense' ended the process in {where}" in said, f'{how}: {said}')
+    shutil.rmtree('out', ignore_errors=True)
+run('train', wrong('closes all'), '--out', 'out', *here, code=4)  # nothing is left to say it with
+check(not os.path.exists('out'), 'closes all: something was written')
+for how, code, part in (('exits', 4, 'ended the process in an initializer of its library'), ('crashes', -11, 'died in an initializer of its library'),
+                        ('inputs', -11, 'died in reading its tables')):
     if code < 0 and sanitized:
         continue
     r = subprocess.run([galley_test.program, 'plan', wrong('nothing'), *map(str, here)], capture_output=True, text=True, env=dict(os.environ, NONSENSE_LIBRARY=how))
-    check(r.returncode == code and f"plugin 'nonsense' {part} in an initializer of its library" in r.stderr, f'{how}: exit code {r.returncode}: {r.stderr}')
+    check(r.returncode == code and f"plugin 'nonsense' {part}" in r.stderr, f'{how}: exit code {r.returncode}: {r.stderr}')
 
 # Its kernels are asked for, and there is nothing that they could do.
 asks = recipe('asks.lua', model, 'data.random {}', adamw, batch=2, length=8, steps=2, kernels=['nonsense'])
@@ -107,6 +126,9 @@ if not sanitized:
         for part in ("plugin 'nonsense' died in enqueue", "kernel 'nonsense.cpu'", "node 'nonsensical'", LINE):
             check(part in r.stderr, f'{how}: {part!r} is not in: {r.stderr}')
         shutil.rmtree('out', ignore_errors=True)
+    r = subprocess.run([galley_test.program, 'train', wrong('thread crashes'), '--out', 'out', *map(str, here)], capture_output=True, text=True)
+    check(r.returncode == -11 and "plugin 'nonsense' died in a thread of its own" in r.stderr, f'a thread that is left running: exit code {r.returncode}: {r.stderr}')
+    shutil.rmtree('out', ignore_errors=True)
 
 # A manifest that cannot be read, of a strategy that is used.
 os.makedirs('broken/nonsense')

@@ -1,9 +1,16 @@
 // For tests: everything that a plugin can say and that makes no sense, one mistake for each value of `how`. No guard of the SDK is around
 // any of it.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cfenv>
+#include <chrono>
+#include <clocale>
 #include <csignal>
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "galley/cpp/strategy.hpp"
 
@@ -50,6 +57,7 @@ const galley_op op = [] {
   o.summary = "y = x, or a mistake";
   o.inputs = inputs;
   o.n_inputs = 1;
+  if (told("inputs")) o.inputs = reinterpret_cast<const galley_operand_rule* const*>(uintptr_t{16});
   o.outputs = outputs;
   o.n_outputs = 1;
   o.infer = infer_op;
@@ -77,8 +85,29 @@ volatile char* nowhere(int64_t index) {
   static volatile uintptr_t base = 16;
   return reinterpret_cast<volatile char*>(base + static_cast<uintptr_t>(index));
 }
+/// What the process is left with, for everybody in it.
+void disturb() {
+  if (how == "closes error") ::close(2);
+  if (how == "closes all")
+    for (int d = 0; d < 4096; ++d) ::close(d);
+  if (how == "chdir") (void)!::chdir("/");
+  if (how == "locale") std::setlocale(LC_ALL, "C.UTF-8");
+  if (how == "rights") ::umask(0777);
+  if (how == "rounds") std::fesetround(FE_UPWARD);
+  if (how == "forks") (void)::fork();
+  if (how == "blocks") {
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, nullptr);
+  }
+}
+
 galley_status enqueue(void* state, galley_queue*, galley_error* error) {
   const auto* node = static_cast<const galley_node_view*>(state);
+  if (how == "kernel rounds") std::fesetround(FE_UPWARD);
+  if (how == "block rounds") parallel(64, [](int64_t) { std::fesetround(FE_UPWARD); });
+  if (how == "kernel closes error") ::close(2);
+  if (how == "kernel _exit") ::_exit(0);
   if (how == "crash") *nowhere(0) = 1;
   if (how == "abort") std::abort();
   if (how == "crash elsewhere") parallel(64, [](int64_t block) { *nowhere(block) = 1; });
@@ -128,6 +157,18 @@ class Nonsense {
     how = options.string("how");
     if (how == "option type") options.string("number");
     if (how == "exit") std::exit(0);
+    if (how == "_exit") ::_exit(0);
+    if (how == "quick_exit") std::quick_exit(0);
+    if (how == "thread exits" || how == "thread crashes")
+      std::thread([] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        if (how == "thread exits") ::_exit(0);
+        *nowhere(0) = 1;
+      }).detach();
+    disturb();
+  }
+  ~Nonsense() {
+    if (how == "destroy _exit") ::_exit(0);
   }
 
   void rewrite(Graph& graph, uint32_t segment) const {
@@ -163,6 +204,12 @@ class Nonsense {
     }
     if (how == "initializer inputs") d.initializer = "copy";
     if (how == "initializer unknown") d.initializer = "no_such_op";
+    const galley_attr* twice[] = {&attr, &attr};
+    if (how == "attribute twice") {
+      d.initializer = "fill";
+      d.attrs = twice;
+      d.n_attrs = 2;
+    }
     if (how == "attribute type" || how == "attribute null" || how == "attribute size") {
       d.initializer = "fill";
       d.attrs = attrs;
@@ -176,6 +223,11 @@ class Nonsense {
       graph.report(graph.scalar(GALLEY_SCALAR_GRADIENT_NORM), "nonsense");
       graph.report(graph.scalar(GALLEY_SCALAR_GRADIENT_NORM), "nonsense");
     }
+    if (how == "report much")
+      for (int i = 0; i < 300; ++i) graph.report(graph.scalar(GALLEY_SCALAR_GRADIENT_NORM), "nonsense" + std::to_string(i));
+    if (how == "endless")
+      for (galley_node n = graph.next_node(0); n; n = graph.next_node(n))
+        graph.node("nonsense", ("again" + std::to_string(n)).c_str(), {graph.node(n).outputs[0]});
     if (how == "report taken") graph.report(graph.scalar(GALLEY_SCALAR_GRADIENT_NORM), "loss");
     if (how == "rate") graph.scale_rate(graph.next_tensor(0), -1);
     // Beside the last norm, where gradients come through.

@@ -1,0 +1,58 @@
+// How the processor rounds, and whether it takes the smallest numbers for 0: a setting of each thread, which a library may leave changed.
+// Kernels that run on the thread later would compute other bits.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#if defined(__SSE2__)
+#include <xmmintrin.h>
+#endif
+
+namespace galley {
+
+class Arithmetic {
+ public:
+  /// That of this thread.
+  static Arithmetic now() {
+    Arithmetic out;
+#if defined(__SSE2__)
+    uint16_t x87 = 0;
+    asm volatile("fnstcw %0" : "=m"(x87));
+    out.bits_ = uint64_t{x87} << 32 | (_mm_getcsr() & ~kFlags);
+#elif defined(__aarch64__)
+    asm volatile("mrs %0, fpcr" : "=r"(out.bits_));
+#endif
+    return out;
+  }
+  /// Puts this thread's back to this. What operations have flagged so far is cleared.
+  void restore() const {
+#if defined(__SSE2__)
+    const auto x87 = static_cast<uint16_t>(bits_ >> 32);
+    asm volatile("fldcw %0" : : "m"(x87));
+    _mm_setcsr(static_cast<unsigned>(bits_ & 0xFFFFFFFF));
+#elif defined(__aarch64__)
+    asm volatile("msr fpcr, %0" : : "r"(bits_));
+#endif
+  }
+  /// Puts this thread's back where it has become another, and says so.
+  bool put_back() const {
+    if (now().bits_ == bits_) return false;
+    restore();
+    return true;
+  }
+
+ private:
+#if defined(__SSE2__)
+  static constexpr unsigned kFlags = 0x3F;  // what operations so far have met: set by every inexact one
+#endif
+  uint64_t bits_ = 0;
+};
+
+/// Whether work on a thread of a pool has left another arithmetic, since somebody last asked. It has been put back.
+inline std::atomic<bool>& arithmetic_left_changed() {
+  static std::atomic<bool> changed = false;
+  return changed;
+}
+
+}  // namespace galley
