@@ -136,6 +136,12 @@ File::~File() {
 
 Result<std::filesystem::path> File::real_path() const { return real_place(fd_, path_); }
 
+Result<bool> File::is_deleted() const {
+  struct stat status;
+  if (::fstat(fd_, &status) != 0) return file_error("look at", path_, errno);
+  return status.st_nlink == 0;
+}
+
 Result<uint64_t> File::size() const {
   struct stat status;
   if (::fstat(fd_, &status) != 0) return file_error("inspect", path_, errno);

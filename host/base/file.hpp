@@ -38,6 +38,8 @@ class File {
   ~File();
 
   Result<uint64_t> size() const;
+  /// Whether the file has no name any more: it is gone when nobody has it open.
+  Result<bool> is_deleted() const;
   /// Reads exactly bytes.size() bytes at `offset`; a file that ends before is an error that says so. [thread-safe]
   Status read_at(std::span<std::byte> bytes, uint64_t offset) const;
   /// Reads up to bytes.size() bytes at `offset` and says how many; fewer only where the file ends. [thread-safe]

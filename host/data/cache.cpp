@@ -102,23 +102,28 @@ Result<std::optional<CacheFile>> CacheFile::open(const std::string& key, const s
 }
 
 Result<std::unique_ptr<CacheWriter>> CacheWriter::create(const std::string& key, const std::string& kind) {
-  std::unique_ptr<CacheWriter> out(new CacheWriter);
-  const fs::path folder = TRY(cache_folder());
-  clean_cache(folder, std::time(nullptr));
-  const fs::path place = folder / (key + "." + kind);
-  for (size_t s = 0; s < kCacheSections; ++s) {
-    const auto make = [&]() -> Status {
-      NewFile made = TRY(NewFile::beside(place));
-      out->sections_[s].file.emplace(TRY(made.file().duplicate()));
-      if (s > 0) return ok();
-      out->made_.emplace(std::move(made));
-      const Header empty = {};
-      return out->sections_[0].file->write(std::as_bytes(std::span(&empty, 1)));
-    };
-    const Status made = make();
-    if (!made) return cache_error(made.error());
+  for (int tries = 0;; ++tries) {
+    const fs::path folder = TRY(cache_folder());
+    clean_cache(folder, std::time(nullptr));
+    std::unique_ptr<CacheWriter> out(new CacheWriter);
+    const Status opened = out->open(folder / (key + "." + kind));
+    if (opened) return out;
+    // Somebody may have deleted the folder since it was made.
+    std::error_code error;
+    if (tries == 10 || fs::exists(folder, error)) return cache_error(opened.error());
   }
-  return out;
+}
+
+Status CacheWriter::open(const fs::path& place) {
+  for (size_t s = 0; s < kCacheSections; ++s) {
+    NewFile made = TRY(NewFile::beside(place));
+    sections_[s].file.emplace(TRY(made.file().duplicate()));
+    if (s > 0) continue;
+    made_.emplace(std::move(made));
+    const Header empty = {};
+    TRY_STATUS(sections_[0].file->write(std::as_bytes(std::span(&empty, 1))));
+  }
+  return ok();
 }
 
 Status CacheWriter::flush(Section& section) {
@@ -134,11 +139,18 @@ Status CacheWriter::append(size_t section, std::span<const std::byte> bytes) {
   return to.pending.size() < kPending ? ok() : flush(to);
 }
 
-Status CacheWriter::finish(const CacheFacts& facts) {
+Result<CacheFile> CacheWriter::finish(const CacheFacts& facts) {
   for (Section& section : sections_) TRY_STATUS(flush(section));
-  Status written = assemble(facts);
-  if (written) written = made_->finish();
-  return written ? ok() : cache_error(written.error());
+  if (Status written = assemble(facts); !written) return cache_error(written.error());
+  CacheFile out(TRY(sections_[0].file->duplicate()));
+  out.facts_ = facts;
+  uint64_t end = sizeof(Header);
+  for (size_t s = 0; s < kCacheSections; ++s) {
+    out.begin_[s] = end;
+    end += aligned(sections_[s].bytes);
+  }
+  if (const Status placed = made_->finish(); !placed && !TRY(out.file_.is_deleted())) return cache_error(placed.error());
+  return out;
 }
 
 Status CacheWriter::assemble(const CacheFacts& facts) {

@@ -60,6 +60,7 @@ class CacheFile {
   }
 
  private:
+  friend class CacheWriter;
   explicit CacheFile(File file) : file_(std::move(file)) {}
   File file_;
   CacheFacts facts_ = {};
@@ -80,8 +81,9 @@ class CacheWriter {
   Status append(size_t section, std::span<const T> items) {
     return append(section, std::as_bytes(items));
   }
-  /// Puts the sections together and the file in its place.
-  Status finish(const CacheFacts& facts);
+  /// Puts the sections together and the file in its place, and opens it. Where somebody has deleted it meanwhile, and the folder perhaps,
+  /// it is there for this process alone.
+  Result<CacheFile> finish(const CacheFacts& facts);
 
  private:
   struct Section {
@@ -90,6 +92,7 @@ class CacheWriter {
     uint64_t bytes = 0;
   };
   CacheWriter() = default;
+  Status open(const std::filesystem::path& place);
   Status flush(Section& section);
   Status assemble(const CacheFacts& facts);
 

@@ -208,10 +208,7 @@ Result<RowFile> pack_documents(const TokenStore& store, const RowOptions& option
                                         f.packed.counted, f.packed.idle, f.packed.cut,  f.packed.dropped};
     std::copy(std::begin(list), std::end(list), facts.begin() + (split == &train ? 0 : kSplitFacts));
   }
-  TRY_STATUS(writer->finish(facts));
-  std::optional<CacheFile> made = TRY(CacheFile::open(key, "rows"));
-  if (!made) return run_error("prepared data vanished from the cache", "let it be while a run begins");
-  return RowFile(std::move(*made));
+  return RowFile(TRY(writer->finish(facts)));
 }
 
 }  // namespace galley

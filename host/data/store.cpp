@@ -124,9 +124,7 @@ class StoreBuilder {
   Result<std::optional<TokenStore>> find() const {
     std::optional<CacheFile> file = TRY(CacheFile::open(key_, "tokens"));
     if (!file) return std::optional<TokenStore>();
-    TokenStore store(std::move(*file), key_);
-    store.files_ = found_;
-    return std::optional(std::move(store));
+    return std::optional(store_of(std::move(*file)));
   }
 
   Status begin() {
@@ -155,11 +153,9 @@ class StoreBuilder {
       return data_error(spec_, "'" + kept_.files[i].path.string() + "' changed while it was being read", "let it be, and begin again");
     }
     const StoreFacts& f = facts_;
-    TRY_STATUS(writer_->finish({f.tokens, f.documents, f.bytes, f.largest, f.skipped, f.repaired, f.small, f.binary}));
+    CacheFile made = TRY(writer_->finish({f.tokens, f.documents, f.bytes, f.largest, f.skipped, f.repaired, f.small, f.binary}));
     writer_.reset();
-    std::optional<TokenStore> made = TRY(find());
-    if (!made) return run_error("prepared data vanished from " + TRY(cache_folder()).string());
-    return std::move(*made);
+    return store_of(std::move(made));
   }
 
   Result<TokenStore> open_raw(TokenStore store, const Documents& documents, uint64_t token_bytes) const {
@@ -178,6 +174,11 @@ class StoreBuilder {
   const Documents& kept() const { return kept_; }
 
  private:
+  TokenStore store_of(CacheFile file) const {
+    TokenStore store(std::move(file), key_);
+    store.files_ = found_;
+    return store;
+  }
   static std::filesystem::file_time_type written(const TextDocument& document) {
     std::error_code error;
     return std::filesystem::last_write_time(document.path, error);

@@ -49,12 +49,14 @@ struct StateInfo {
   int64_t next_window = 0;  ///< the data's cursor
   ValidationRecord validation;
   std::vector<std::string> without_gradient;  ///< Proof::without_gradient: as a rule nothing
+  std::string ended;                          ///< which strategy has said that nothing is left to do, and why; "": none
   // What made it. Threads are not here: they do not change a byte of any state.
-  std::string device;    ///< Target::device
-  std::string isa;       ///< kernels of another level round differently
-  std::string products;  ///< Target::products: other instructions round differently
-  uint64_t data = 0;     ///< Source::fingerprint
-  std::string recipe;    ///< a hash
+  std::string device;     ///< Target::device
+  std::string isa;        ///< kernels of another level round differently
+  std::string products;   ///< Target::products: other instructions round differently
+  int64_t head_rows = 0;  ///< Program::head_rows: sums depend on it
+  uint64_t data = 0;      ///< Source::fingerprint
+  std::string recipe;     ///< a hash
   std::vector<PluginStamp> plugins;
   std::map<std::string, uint64_t> weights;  ///< checksums of the weights that the run began with, by name
   friend bool operator==(const StateInfo&, const StateInfo&) = default;

@@ -58,6 +58,7 @@ std::string state_text(const StateInfo& info, const std::map<std::string, uint64
   std::string names;
   for (const std::string& name : info.without_gradient) names += (names.empty() ? "" : ", ") + json_quote(name);
   line("without_gradient", "[" + names + "]");
+  if (!info.ended.empty()) line("ended", json_quote(info.ended));
   const ValidationRecord& v = info.validation;
   if (v.best_step > 0)
     line("validation", "{ best_step = " + std::to_string(v.best_step) + ", best = " + to_json(Value(v.best)) +
@@ -65,6 +66,7 @@ std::string state_text(const StateInfo& info, const std::map<std::string, uint64
   line("device", json_quote(info.device));
   line("isa", json_quote(info.isa));
   line("products", json_quote(info.products));
+  line("head_rows", std::to_string(info.head_rows));
   line("data", json_quote(hexadecimal(info.data)));
   line("recipe", json_quote(info.recipe));
   std::vector<PluginStamp> plugins = info.plugins;
@@ -112,6 +114,8 @@ Result<StateText> parse_state(std::string_view text, const std::filesystem::path
   out.info.device = fields.get<std::string>("device");
   out.info.isa = fields.get<std::string>("isa");
   out.info.products = fields.get<std::string>("products");
+  out.info.head_rows = root["head_rows"].value_or<int64_t>(-1);  // states of earlier versions do not say
+  out.info.ended = root["ended"].value_or<std::string>("");
   out.info.data = fields.bits("data");
   out.info.recipe = fields.get<std::string>("recipe");
   TRY_STATUS(fields.status());
@@ -178,6 +182,9 @@ Status check_state(const StateInfo& saved, const StateInfo& now, const std::file
   if (!plugins.empty())
     return recipe_error(state.string() + ": cannot resume: plugin '" + plugins.begin()->first + "' had no part in this run before");
   if (saved.recipe != now.recipe) return differ("the recipe", saved.recipe, now.recipe, "resume continues with the recipe as it was");
+  if (saved.head_rows >= 0 && saved.head_rows != now.head_rows)
+    return differ("the number of rows in a chunk of the head and loss", std::to_string(saved.head_rows), std::to_string(now.head_rows),
+                  "sums depend on it: 'head_rows' in run.toml has to be what it was");
   if (saved.data != now.data)
     return differ("the data", hexadecimal(saved.data), hexadecimal(now.data), "a file that the recipe reads has changed since");
   return check_weights(saved, now, state);

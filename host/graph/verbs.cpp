@@ -414,17 +414,24 @@ galley_status ignore(galley_graph* g, const char* pattern, galley_error* error) 
   });
 }
 
-galley_status stop_if(galley_graph* g, galley_tensor flag, const char* cause, const char* hint, galley_error* error) {
+galley_status add_stop(galley_graph* g, const std::string& verb, Stop stop, galley_error* error) {
   return guarded(g, error, [&] {
     Graph& graph = graph_of(g);
-    if (!graph.has(flag)) return refuse(g, error, "stop_if: no such tensor");
-    const GraphTensor& x = graph.tensor(flag);
-    if (x.count() != 1 || x.dtype != GALLEY_I32) return refuse(g, error, "stop_if: " + quoted(x.name) + " is not one I32 number");
-    if (!cause || !*cause) return refuse(g, error, "stop_if: no cause is given");
+    if (!graph.has(stop.tensor)) return refuse(g, error, verb + ": no such tensor");
+    const GraphTensor& x = graph.tensor(stop.tensor);
+    if (x.count() != 1 || x.dtype != GALLEY_I32) return refuse(g, error, verb + ": " + quoted(x.name) + " is not one I32 number");
+    if (stop.cause.empty()) return refuse(g, error, verb + ": no cause is given");
     if (graph.author.section == Section::Evaluate) return GALLEY_OK;
-    graph.signals.stops.push_back({flag, cause, text_or_empty(hint), graph.author.use});
+    stop.use = graph.author.use;
+    graph.signals.stops.push_back(std::move(stop));
     return GALLEY_OK;
   });
+}
+galley_status stop_if(galley_graph* g, galley_tensor flag, const char* cause, const char* hint, galley_error* error) {
+  return add_stop(g, "stop_if", {flag, text_or_empty(cause), text_or_empty(hint), no_use, false}, error);
+}
+galley_status end_if(galley_graph* g, galley_tensor flag, const char* reason, galley_error* error) {
+  return add_stop(g, "end_if", {flag, text_or_empty(reason), "", no_use, true}, error);
 }
 
 galley_status component(galley_graph* g, galley_tensor parameter, uint32_t index, galley_tensor* out, galley_error* error) {
@@ -495,7 +502,8 @@ constexpr galley_graph_verbs table = {sizeof(galley_graph_verbs),
                                       stop_if,
                                       component,
                                       export_tensor,
-                                      pack_and_unpack};
+                                      pack_and_unpack,
+                                      end_if};
 
 }  // namespace
 

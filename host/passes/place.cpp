@@ -176,7 +176,7 @@ Status place_update(Compilation& c, const Homes& homes) {
     for (const Reported& reported : c.graph.signals.reports)
       c.program.metrics.push_back({reported.name, homes.in_readback(reported.tensor)});
     for (const Stop& stop : c.graph.signals.stops)
-      c.program.stops.push_back({homes.in_readback(stop.tensor), label(c.strategies, stop.use), stop.cause, stop.hint});
+      c.program.stops.push_back({homes.in_readback(stop.tensor), label(c.strategies, stop.use), stop.cause, stop.hint, stop.done});
   }
   read_back(c, update.code());
   return ok();

@@ -259,6 +259,7 @@ struct Metric {
 struct StopFlag {
   Operand value;
   std::string strategy, cause, hint;
+  bool done = false;  ///< as after the last step
 };
 
 struct Program {

@@ -29,6 +29,7 @@ StateInfo state_info(const Study& study, const Source* source) {
   info.device = study.target.device;
   info.isa = study.target.isa;
   info.products = study.target.products();
+  info.head_rows = study.program.head_rows;
   info.data = source ? source->fingerprint() : 0;
   std::set<const Plugin*> plugins;
   for (const auto& s : study.loaded) plugins.insert(&s->plugin());
@@ -124,6 +125,7 @@ Status Session::resume(const std::filesystem::path& state) {
   info_.applied = saved.applied;
   info_.next_window = saved.next_window;
   info_.validation = saved.validation;
+  info_.ended = saved.ended;
   proof_->restore(saved.without_gradient);
   TRY_STATUS(load_state(state, study_.program, executor_->machine()));
   saved_ = true;
@@ -323,11 +325,13 @@ Status Session::check_finite(const StepEvent& event) const {
                    std::string("a smaller learning rate or clipping may help") + (saved_ ? "; the states saved before are good" : ""));
 }
 
-/// A strategy may give up.
-Status Session::check_stops(const StepEvent& event) const {
-  for (const StopFlag& stop : study_.program.stops)
-    if (executor_->number(stop.value) != 0)
-      return run_error("step " + std::to_string(event.step) + ": " + stop.strategy + ": " + stop.cause, stop.hint);
+/// A strategy may give up, or have nothing left to do.
+Status Session::check_stops(const StepEvent& event) {
+  for (const StopFlag& stop : study_.program.stops) {
+    if (executor_->number(stop.value) == 0) continue;
+    if (!stop.done) return run_error("step " + std::to_string(event.step) + ": " + stop.strategy + ": " + stop.cause, stop.hint);
+    if (info_.ended.empty()) info_.ended = stop.strategy + ": " + stop.cause;
+  }
   return ok();
 }
 

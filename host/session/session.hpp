@@ -70,6 +70,8 @@ class Session {
   Status save(const std::filesystem::path& states, int64_t keep);
   /// What validations have said so far, which states keep.
   ValidationRecord& validations() { return info_.validation; }
+  /// Which strategy has ended the run, and why; "": none has.
+  const std::string& ended() const { return info_.ended; }
   /// What must hold at the end, before anything is exported: some step was applied, and Proof::finish().
   Status finish();
   /// What is no error at the end of the run, and a person should know: that it has diverged.
@@ -92,7 +94,7 @@ class Session {
   void read_reported(int64_t applied);
   void name_rates();
   Status check_finite(const StepEvent& event) const;
-  Status check_stops(const StepEvent& event) const;
+  Status check_stops(const StepEvent& event);
 
   struct UnderWay {
     ProofStep step;

@@ -37,6 +37,12 @@ std::string deciders(const Plugins& plugins, const FacetRule& need) {
   return names.empty() ? "no plugin that is there has one" : "add one of these: " + listed(names, 5, 200);
 }
 
+/// Whether a strategy updates parameters, though its manifest does not say what it decides: an optimizer.
+bool updates(const LoadedStrategy& s) {
+  const auto says = [](const FacetRule& has) { return has.facet == "update"; };
+  return s.update() && s.update()->stages & GALLEY_STAGE_STEP && s.claim() && std::ranges::none_of(s.spec().provides, says);
+}
+
 /// What a strategy relies on another one has to decide, and not otherwise: else the recipe is refused by name, before anything else is
 /// looked at.
 Status check_needs(const Plugins& plugins, const std::vector<std::unique_ptr<const LoadedStrategy>>& loaded) {
@@ -46,7 +52,8 @@ Status check_needs(const Plugins& plugins, const std::vector<std::unique_ptr<con
       const std::string who = s->place().text() + ": " + s->name() + " needs ";
       const std::string wanted = need.value.is_nil() ? "" : " = " + value_text(need.value);
       bool met = false;
-      for (const auto& other : loaded)
+      for (const auto& other : loaded) {
+        met = met || (other != s && need.facet == "update" && need.value.is_nil() && updates(*other));
         for (const FacetRule& has : other->spec().provides) {
           if (other == s || has.facet != need.facet || !has.holds(other->options().values())) continue;
           met = need.value.is_nil() || same(has.value, need.value);
@@ -55,6 +62,7 @@ Status check_needs(const Plugins& plugins, const std::vector<std::unique_ptr<con
                 who + need.facet + wanted + ", but " + other->name() + " (" + other->place().text() + ") makes it " + value_text(has.value),
                 "take one of the two out of the recipe");
         }
+      }
       if (!met)
         return recipe_error(who + "a strategy that decides '" + need.facet + "'" + wanted + ", and the recipe has none",
                             deciders(plugins, need));

@@ -95,7 +95,11 @@ Status read_choices(const Study& study, const fs::path& directory, Choices& choi
 /// Before the first step: the run has its bytes by them.
 Status write_choices(const Study& study, const fs::path& directory, const Choices& choices) {
   std::error_code error;
-  if (choices.changed()) TRY_STATUS(choices.write(TRY(of_machine(study.target))));
+  if (choices.changed()) {
+    const fs::path file = TRY(of_machine(study.target));
+    std::error_code gone;  // the cache may be deleted at any time
+    if (Status written = choices.write(file); !written && fs::exists(file.parent_path(), gone)) return written;
+  }
   if (choices.changed() || !fs::exists(of_run(directory), error)) TRY_STATUS(choices.write(of_run(directory)));
   return ok();
 }
@@ -145,7 +149,9 @@ Error interrupted(const std::string& when, const fs::path& directory) {
 class Loop {
  public:
   Loop(const Study& study, Session& session, const fs::path& directory, const TrainOptions& options, int64_t last)
-      : recipe_(study.recipe), session_(session), directory_(directory), options_(options), last_(last) {}
+      : recipe_(study.recipe), session_(session), directory_(directory), options_(options), last_(last) {
+    ends_ = std::ranges::any_of(study.program.stops, &StopFlag::done);
+  }
   /// Whether the steps that were asked for are done.
   bool reached() const { return session_.steps_done() >= last_ || pauses(session_.steps_done()); }
 
@@ -162,6 +168,11 @@ class Loop {
       while (runs_ahead(session_.steps_enqueued())) TRY_STATUS(session_.enqueue());
       const StepEvent event = TRY(session_.finished());
       TRY_STATUS(tell(options_, [&](Observer& o) { return o.step(event); }));
+      if (!session_.ended().empty() && event.step < last_) {
+        last_ = event.step;
+        TRY_STATUS(
+            tell(options_, [&](Observer& o) { return o.note("step " + std::to_string(last_) + " is the last: " + session_.ended()); }));
+      }
       if (validated(event.step)) TRY_STATUS(validate_step(event.step));
       const bool stopping = (stop() || pauses(event.step)) && event.step < last_ && session_.steps_enqueued() == event.step;
       if (event.step == last_) TRY_STATUS(session_.finish());
@@ -177,7 +188,7 @@ class Loop {
     return validates() && (step % recipe_.validate.every == 0 || (recipe_.validate.end && step == last_));
   }
   /// What a step is followed by has to find it done.
-  bool followed(int64_t step) const { return scheduled(recipe_, step, last_) || validated(step) || pauses(step); }
+  bool followed(int64_t step) const { return ends_ || scheduled(recipe_, step, last_) || validated(step) || pauses(step); }
   bool pauses(int64_t step) const { return options_.until > 0 && step >= options_.until; }
   bool runs_ahead(int64_t enqueued) const {
     const int64_t ahead = enqueued - session_.steps_done();
@@ -218,6 +229,7 @@ class Loop {
   const fs::path& directory_;
   const TrainOptions& options_;
   int64_t last_;
+  bool ends_ = false;  // any step may be the last one
 };
 
 /// What is to be said of a run that is over.
@@ -234,11 +246,20 @@ Status tell_notes(const Session& session, const TrainOptions& options) {
   return ok();
 }
 
+/// Whether a run has ended with the step of its newest state, before the recipe's last one.
+Result<bool> is_last(const Study& study, const fs::path& latest) {
+  const bool ends = std::ranges::any_of(study.program.stops, &StopFlag::done);
+  if (!ends && study.recipe.validate.patience == 0) return false;
+  const StateInfo said = TRY(read_state(latest));
+  return !said.ended.empty() || out_of_patience(study.recipe, said.validation);
+}
+
 }  // namespace
 
 Result<bool> is_complete(const Study& study, const fs::path& directory) {
   const auto latest = TRY(find_latest(directory / "state"));
-  return latest && step_of(*latest) >= study.recipe.steps && exported(study.program, directory);
+  if (!latest || !exported(study.program, directory)) return false;
+  return step_of(*latest) >= study.recipe.steps || TRY(is_last(study, *latest));
 }
 
 Status train(const Study& study, const OpenSource& open, const fs::path& directory, const TrainOptions& options) {
@@ -250,9 +271,9 @@ Status train(const Study& study, const OpenSource& open, const fs::path& directo
   for (const char* written : {"state", best_folder, "model", "adapter"}) TRY_STATUS(Confinement::check(directory / written));
   const auto latest = TRY(find_latest(states));
   const int64_t done = latest ? step_of(*latest) : 0;
-  // Early stopping makes the step of its validation the last one.
+  // Early stopping makes the step of its validation the last one, and so may a strategy.
   int64_t last = recipe.steps;
-  if (latest && recipe.validate.patience > 0 && out_of_patience(recipe, TRY(read_state(*latest)).validation)) last = done;
+  if (latest && TRY(is_last(study, *latest))) last = done;
   // A process that was killed between a save and the removal of older states left both.
   if (latest && scheduled(recipe, done, last)) TRY_STATUS(drop_unscheduled(states, recipe, done, last));
   else TRY_STATUS(clean_states(states, recipe.save.keep + 1));

@@ -24,7 +24,7 @@ using OpenSource = std::function<Result<std::unique_ptr<Source>>()>;
 /// before the last step it saves there and is done; where that has been reached, it does nothing.
 Status train(const Study& study, const OpenSource& open, const std::filesystem::path& directory, const TrainOptions& options);
 
-/// Whether a run of this study, which saves at the end and does not stop early, has done all steps and is exported.
+/// Whether a run of this study, which saves at the end, has done all steps, or ended before, and is exported.
 Result<bool> is_complete(const Study& study, const std::filesystem::path& directory);
 
 }  // namespace galley

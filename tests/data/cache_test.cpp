@@ -69,6 +69,24 @@ TEST_F(CacheTest, WhatIsWrittenIsRead) {
   EXPECT_EQ(names_in(folder_.path()), (std::set<std::string>{"CACHEDIR.TAG", kKey + ".tokens"}));
 }
 
+// The folder may be deleted at any time: what is being written is there for the process that writes it.
+TEST_F(CacheTest, AFolderThatIsDeletedMeanwhile) {
+  for (const bool again : {false, true}) {
+    const auto writer = CacheWriter::create(kKey, "tokens").value();
+    const uint32_t tokens[] = {1, 2, 3};
+    ASSERT_TRUE(writer->append(0, std::span<const uint32_t>(tokens)).ok());
+    fs::remove_all(folder_.path());
+    if (again) fs::create_directories(folder_.path());
+    const Result<CacheFile> file = writer->finish({7});
+    ASSERT_TRUE(file.ok()) << file.error().cause;
+    uint32_t last = 0;
+    ASSERT_TRUE(file->read(0, 2, std::span<uint32_t>(&last, 1)).ok());
+    EXPECT_EQ(last, 3u);
+    EXPECT_EQ(file->fact(0), 7u);
+    EXPECT_FALSE(CacheFile::open(kKey, "tokens").value().has_value());
+  }
+}
+
 // The folder of somebody who has other things in it.
 TEST_F(CacheTest, AFolderOfOthersStaysAsItIs) {
   const std::string ours = std::string(32, 'c') + ".tokens";

@@ -574,6 +574,12 @@ TEST_F(Verbs, StopOnlyByOneInteger) {
   EXPECT_TRUE(graph.signals.stops.empty());
   galley_error error = GALLEY_ERROR_INIT;
   EXPECT_EQ(verbs.stop_if(graph.handle(), flag, "why", nullptr, &error), GALLEY_OK) << error.text;
+  expect_refused({{"an end without a reason", [&](galley_error* e) { return verbs.end_if(graph.handle(), flag, nullptr, e); },
+                   "end_if: no cause is given"}});
+  EXPECT_EQ(verbs.end_if(graph.handle(), flag, "why", &error), GALLEY_OK) << error.text;
+  ASSERT_EQ(graph.signals.stops.size(), 2u);
+  EXPECT_FALSE(graph.signals.stops[0].done);
+  EXPECT_TRUE(graph.signals.stops[1].done);
 }
 
 TEST_F(Verbs, KeysOfTheConfiguration) {

@@ -10,7 +10,7 @@ import subprocess
 
 import galley_test
 from galley_test import binary, check, finish, fresh_folder, from_config, recipe, source, train, use
-from sdk_kit import build, install, outside
+from sdk_kit import build, command, install, outside
 
 fresh_folder()
 
@@ -47,6 +47,30 @@ galley_add_plugin(MANIFEST plugin.toml SOURCES plugin.cpp KERNELS_CPU cpu.cpp)
     check(str(plugins) in (own.path / 'run.toml').read_text(), 'adamw: run.toml does not name where the plugin was found that was built outside')
 
 
+def beside_what_needs_an_update(id, model, plugins):
+    """Every strategy that relies on another one to decide the update takes a template's for one."""
+    needing = [x.parent.name for x in sorted((source / 'plugins').glob('*/plugin.toml')) if re.search(r'^needs = .*facet = "update" *}', x.read_text(), re.M)]
+    check({'clip', 'split-states', 'update-in-backward', 'offload-optimizer'} <= set(needing), f'these need an update: {needing}')
+    for name in needing:
+        more = [use('amp')] if name == 'split-states' else []
+        options = dict(clip=dict(norm=1.0)).get(name, {})
+        path = recipe(f'{id}-{name}.lua', model, 'data.random {}', use(id, lr=1e-3), use(name, **options), *more, batch=2, length=16, steps=2, seed=1)
+        galley_test.run('plan', path, '--plugin-path', plugins)
+    path = recipe(f'{id}-adapter.lua', model, 'data.random {}', use('lora', rank=2), use('amp'), use('clip', norm=1.0), use(id, lr=1e-3), batch=2, length=16, steps=2, seed=1)
+    train(path, f'{id}-adapter', '--plugin-path', plugins)
+
+
+def documented_ops():
+    """docs/ops.md shows code that compiles."""
+    blocks = re.findall(r'```cpp\n(.*?)```', (source / 'docs' / 'ops.md').read_text(), re.S)
+    rule = re.findall(r'```c\n(galley_status gradient.*?)```', (source / 'docs' / 'ops.md').read_text(), re.S)
+    check(len(blocks) == 2 and len(rule) == 1, f'docs/ops.md has {len(blocks)} blocks of C++ and {len(rule)} of C')
+    text = '\n'.join(['#include <galley/cpp/op.hpp>', 'using namespace galley::sdk;', 'void forward_shape(const Node&, Shapes&) {}', 'void forward_reference(const Node&) {}',
+                      blocks[1], blocks[0], 'namespace c {', *rule, 'static_assert(std::is_same_v<decltype(&gradient), decltype(galley_op::gradient)>);', '}'])
+    (outside / 'ops.cpp').write_text(text)
+    command(os.environ.get('CXX', 'c++'), '-std=c++17', '-fsyntax-only', f'-I{outside / "prefix" / "include"}', outside / 'ops.cpp')
+
+
 def templates_train():
     model = from_config('gpt2', vocab_size=61, n_positions=32, n_embd=32, n_layer=2, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
     ids = [(5 * i + row) % 61 for row in range(4) for i in range(32)]
@@ -61,6 +85,7 @@ def templates_train():
             check(len(made.steps) == steps, f'{run}: {len(made.steps)} steps')
             return made.steps
 
+        beside_what_needs_an_update(id, model, plugins)
         steps = trains(id, 60)
         check(steps[-1][0] < steps[0][0] - 2, f'{id}: the loss went from {steps[0][0]} to {steps[-1][0]} only')
         if name != 'cuda':
@@ -99,6 +124,9 @@ def a_format_holds_weights():
     check(weights[1] < 0.5 * weights[0] and weights[2] < weights[1], f'bytes of weights: {weights[0]}, in blocks of 32 {weights[1]}, of 4096 {weights[2]}')
     for (loss, _), (as_codes, _) in zip(plain.steps, packed.steps):
         check(loss != as_codes and abs(loss - as_codes) < 0.02, f'loss {as_codes} in 8 bit, {loss} in F32')
+    # In 16 bit, which the op does not unpack in: the host casts.
+    low = trains('q8-amp', use('q8', block=32), use('amp'))
+    check(abs(low.steps[0][0] - packed.steps[0][0]) < 0.02, f'loss {low.steps[0][0]} in 8 bit and BF16, {packed.steps[0][0]} in 8 bit')
     tests = binary / 'tests' / 'bin' / 'models'
     if tests.exists():
         r = subprocess.run([tests, '--gtest_filter=Ops/Kernel.*/q8_*', '--gtest_brief=1'], capture_output=True, text=True, errors='replace',
@@ -108,6 +136,7 @@ def a_format_holds_weights():
 
 try:
     install()
+    documented_ops()
     same_bytes()
     templates_train()
     a_format_holds_weights()

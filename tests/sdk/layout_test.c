@@ -287,7 +287,8 @@ typedef galley_status galley_graph_verbs_component_fn(galley_graph*, galley_tens
 typedef galley_status galley_graph_verbs_export_tensor_fn(galley_graph*, const char* name, galley_tensor value, galley_error*);
 typedef galley_status galley_graph_verbs_pack_and_unpack_fn(galley_graph*, galley_tensor parameter, galley_tensor value, galley_tensor* out,
                                                             galley_error*);
-SIZE(galley_graph_verbs, 184);
+typedef galley_status galley_graph_verbs_end_if_fn(galley_graph*, galley_tensor flag, const char* reason, galley_error*);
+SIZE(galley_graph_verbs, 192);
 FIELD(galley_graph_verbs, size, 0, 4, uint32_t);
 FIELD(galley_graph_verbs, revision, 4, 4, uint32_t);
 FIELD(galley_graph_verbs, reader, 8, 8, const galley_graph_reader*);
@@ -312,6 +313,7 @@ FIELD(galley_graph_verbs, stop_if, 152, 8, galley_graph_verbs_stop_if_fn*);
 FIELD(galley_graph_verbs, component, 160, 8, galley_graph_verbs_component_fn*);
 FIELD(galley_graph_verbs, export_tensor, 168, 8, galley_graph_verbs_export_tensor_fn*);
 FIELD(galley_graph_verbs, pack_and_unpack, 176, 8, galley_graph_verbs_pack_and_unpack_fn*);
+FIELD(galley_graph_verbs, end_if, 184, 8, galley_graph_verbs_end_if_fn*);
 CONSTANT(GALLEY_GRAPH_VERBS_MIN_SIZE, 160u);
 
 /* --- claim.h ------------------------------------------------------------------------------------------------ */

@@ -38,8 +38,18 @@ Result<Operand> Staging::numbers(galley_tensor id, const Piece& piece, const std
     TRY_STATUS(code_.op(c_.roles.copy, "cast " + of.name, components, {out}, attrs));
     return out;
   }
+  const char* unpack = c_.plugins.format(of.storage.format).table->unpack_op;
   attrs.set("dtype", dtype_text(t.dtype));
-  TRY_STATUS(format_op(of, c_.plugins.format(of.storage.format).table->unpack_op, "unpack " + of.name, components, {out}, attrs));
+  const Status made = format_op(of, unpack, "unpack " + of.name, components, {out}, attrs);
+  if (made) return out;
+  if (t.dtype == of.dtype) return made.error();
+  // An op that unpacks in the tensor's own dtype only: what is narrower, the host makes of that.
+  const Operand own = code_.temporary("unpacked " + of.name + " in " + dtype_text(of.dtype), of.dtype, piece.shape(t.shape), of.use);
+  attrs.set("dtype", dtype_text(of.dtype));
+  TRY_STATUS(format_op(of, unpack, "unpack " + of.name, components, {own}, attrs));
+  AttrList cast;
+  cast.set("dtype", dtype_text(t.dtype));
+  TRY_STATUS(code_.op(c_.roles.copy, "cast " + of.name, {own}, {out}, cast));
   return out;
 }
 

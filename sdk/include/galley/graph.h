@@ -268,6 +268,10 @@ typedef struct galley_graph_verbs {
   /* While building GALLEY_SEGMENT_LOAD. Hands out what is left of `value` when it is stored in the format of a parameter of its shape and
    * dtype: packed, and unpacked again (LoftQ). What the parameter begins as in numbers is packed in the same way. */
   galley_status (*pack_and_unpack)(galley_graph*, galley_tensor parameter, galley_tensor value, galley_tensor* out, galley_error*);
+  /* While building an update. Ends the run as done after a step in which `flag`, an I32 tensor of one element, is not 0 after the update:
+   * as after the last step of the recipe it is validated, saved and exported, and the exit code is 0. `reason` is shown. Beside it steps do
+   * not overlap. `stop_if` says that something has failed, this that nothing is left to do. */
+  galley_status (*end_if)(galley_graph*, galley_tensor flag, const char* reason, galley_error*);
 } galley_graph_verbs;
 #define GALLEY_GRAPH_VERBS_MIN_SIZE 160u
 

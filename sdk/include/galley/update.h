@@ -27,8 +27,8 @@ extern "C" {
  *           trains makes these calls after all calls for TRAIN, and `tensor_make` then hands out a state of a name that the strategy made
  *           there; a program that only evaluates or exports makes no calls for TRAIN. The nodes made read parameters, states, constants
  *           and each other. They run in front of whatever reads them, each time that a batch is evaluated, and only those that an
- *           `eval_as` value is made from: others are dropped, as states are that nobody reads. Gradients are 0, and `report` and `stop_if`
- *           do nothing. */
+ *           `eval_as` value is made from: others are dropped, as states are that nobody reads. Gradients are 0, and `report`, `stop_if`
+ *           and `end_if` do nothing. */
 #define GALLEY_PURPOSE_TRAIN 1u
 #define GALLEY_PURPOSE_EVAL 2u
 

@@ -224,6 +224,10 @@ class Graph : public GraphReader {
   void stop_if(galley_tensor flag, const std::string& cause, const std::string& hint = {}) {
     check([&](galley_error* e) { return verbs_->stop_if(graph_, flag, cause.c_str(), hint.c_str(), e); });
   }
+  void end_if(galley_tensor flag, const std::string& reason) {
+    if (!GALLEY_HAS(verbs_, galley_graph_verbs, end_if)) unsupported("this Galley has no 'end_if'");
+    check([&](galley_error* e) { return verbs_->end_if(graph_, flag, reason.c_str(), e); });
+  }
   void ignore(const std::string& pattern) {
     if (!GALLEY_HAS(verbs_, galley_graph_verbs, ignore)) unsupported("this Galley has no 'ignore'");
     check([&](galley_error* e) { return verbs_->ignore(graph_, pattern.c_str(), e); });
