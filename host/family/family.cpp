@@ -16,7 +16,7 @@ namespace galley {
 namespace {
 
 /// Tensors and nodes of a model: those of Llama 3.1 405B, with its 126 layers, are some 6,000.
-constexpr size_t kMostParts = size_t{1} << 17;
+constexpr size_t kMostParts = size_t{1} << 15;
 
 /// What a build is about; the bindings find it behind their first upvalue.
 struct Building {
