@@ -319,6 +319,7 @@ Status Executor::export_model(const std::filesystem::path& run_directory) {
   TRY_STATUS(synchronize());
   TRY_STATUS(exporter.finish());
   rounded_ = exporter.rounded();
+  exported_ = exporter.checksums();
   return reference_ ? reference_->exported(run_directory) : ok();
 }
 

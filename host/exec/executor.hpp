@@ -88,6 +88,8 @@ class Executor {
   Status export_model(const std::filesystem::path& run_directory);
   /// What the last export has rounded.
   const std::vector<Rounded>& rounded() const { return rounded_; }
+  /// Of the files that it has written: Exporter::checksums().
+  const std::map<std::string, uint64_t>& exported() const { return exported_; }
   /// Returns when all enqueued work is done; its errors come out here at the latest.
   Status synchronize();
 
@@ -160,6 +162,7 @@ class Executor {
   std::unique_ptr<Poisoner> poisoner_;
   std::unique_ptr<Reference> reference_;
   std::vector<Rounded> rounded_;
+  std::map<std::string, uint64_t> exported_;
   Choices* const choices_;  ///< null: kernels do not measure
   const TimedSegment timed_;
   const std::function<Status(int64_t done, int64_t all)> loading_;

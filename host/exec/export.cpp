@@ -7,8 +7,11 @@
 #include <vector>
 
 #include "host/base/safetensors.hpp"
+#include "host/base/tensor_files.hpp"
+#include "host/exec/checksum.hpp"
 #include "host/exec/convert.hpp"
 #include "host/exec/folder.hpp"
+#include "host/plan/dtype.hpp"
 
 namespace galley {
 
@@ -73,6 +76,7 @@ class Loss {
     }
   }
   double relative() const { return lost_ > 0 ? std::sqrt(lost_ / all_) : 0; }
+  double norm() const { return std::sqrt(lost_); }
 
  private:
   double all_ = 0, lost_ = 0;
@@ -87,8 +91,10 @@ Status Exporter::write(const Instruction& code) {
   Slot& slot = output.slots.at(code.entry);
   const Operand& operand = code.inputs[0];
   uint64_t at = slot.offset;
+  Checksum sum;
   const auto put_all = [&](std::span<const std::byte> bytes) -> Status {
     TRY_STATUS(output.made.file().write_at(bytes, at));
+    sum.add(bytes);
     at += bytes.size();
     return ok();
   };
@@ -118,8 +124,72 @@ Status Exporter::write(const Instruction& code) {
     return ok();
   }));
   slot.written = true;
-  if (to_bytes < from_bytes) rounded_.push_back({code.file, code.entry, to, done, loss.relative()});
+  slot.checksum = sum.value();
+  if (to_bytes >= from_bytes) return ok();
+  Rounded& rounded = rounded_.emplace_back(Rounded{code.file, code.entry, to, done, loss.relative(), loss.norm(), {}});
+  if (code.inputs.size() < 2) {
+    rounded.trained = TRY(norm_since_file(operand, code.entry));
+    return ok();
+  }
+  rounded.trained = TRY(norm_of_change(operand, [&](int64_t from_number, std::span<double> numbers) { return read(code.inputs[1], from_number, numbers); }));
   return ok();
+}
+
+Status Exporter::read(const Operand& operand, int64_t at, std::span<double> numbers) {
+  const int64_t size = galley_dtype_bytes(operand.dtype);
+  std::vector<std::byte> bytes(numbers.size() * static_cast<size_t>(size));
+  TRY_STATUS(machine_->get(operand.tensor, operand.offset + at * size, bytes));
+  convert(numbers.data(), GALLEY_F64, bytes.data(), operand.dtype, static_cast<int64_t>(numbers.size()));
+  return ok();
+}
+
+Result<double> Exporter::norm_of_change(const Operand& value, const Before& before) {
+  constexpr int64_t kAtOnce = 1 << 16;
+  const int64_t count = elements(value.shape);
+  std::vector<double> x(kAtOnce), y(kAtOnce);
+  double sum = 0;
+  for (int64_t at = 0; at < count; at += kAtOnce) {
+    const auto n = static_cast<size_t>(std::min(kAtOnce, count - at));
+    TRY_STATUS(read(value, at, std::span(x).first(n)));
+    TRY_STATUS(before(at, std::span(y).first(n)));
+    for (size_t i = 0; i < n; ++i) sum += (x[i] - y[i]) * (x[i] - y[i]);
+  }
+  return std::sqrt(sum);
+}
+
+Result<std::optional<double>> Exporter::norm_since_file(const Operand& value, const std::string& entry) {
+  const std::optional<double> none;
+  const std::vector<Instruction>& load = program_->segment(SegmentKind::Load).code;
+  const auto from = std::ranges::find_if(load, [&](const Instruction& i) { return i.action == Action::Read && i.entry == entry; });
+  if (from == load.end() || from->row_order.heads != 0) return none;
+  const auto files = tensor_files::Reader::open(from->file);
+  const tensor_files::Entry* found = files ? files->find(entry) : nullptr;
+  const uint32_t dtype = found ? dtype_of(found->dtype) : 0;
+  if (!found || found->shape != value.shape || !convertible(dtype, GALLEY_F64)) return none;
+  const auto size = static_cast<uint64_t>(galley_dtype_bytes(dtype));
+  std::vector<std::byte> bytes;
+  return std::optional(TRY(norm_of_change(value, [&](int64_t at, std::span<double> numbers) -> Status {
+    bytes.resize(numbers.size() * size);
+    TRY_STATUS(files->read_bytes(*found, static_cast<uint64_t>(at) * size, bytes));
+    convert(numbers.data(), GALLEY_F64, bytes.data(), dtype, static_cast<int64_t>(numbers.size()));
+    return ok();
+  })));
+}
+
+uint64_t checksum_of_tensors(const std::map<std::string, uint64_t>& checksums) {
+  std::string text;
+  for (const auto& [name, sum] : checksums) text += name + "\n" + hexadecimal(sum) + "\n";
+  return checksum(text);
+}
+
+std::map<std::string, uint64_t> Exporter::checksums() const {
+  std::map<std::string, uint64_t> out;
+  for (const auto& [file, output] : outputs_) {
+    std::map<std::string, uint64_t> tensors;
+    for (const auto& [entry, slot] : output.slots) tensors[entry] = slot.checksum;
+    out[file] = checksum_of_tensors(tensors);
+  }
+  return out;
 }
 
 Status Exporter::finish() {

@@ -3,7 +3,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,7 +23,12 @@ struct Rounded {
   uint32_t dtype = 0;       ///< in which it was written
   int64_t numbers = 0;
   double error = 0;  ///< the norm of what was taken over that of the numbers before: the relative root mean square
+  double lost = 0;   ///< the norm of what was taken
+  std::optional<double> trained;  ///< the norm of what training has changed, where the program knows it
 };
+
+/// Of a file of tensors: of their names and of the checksums of their bytes. It does not depend on where they lie.
+uint64_t checksum_of_tensors(const std::map<std::string, uint64_t>& checksums);
 
 /// Files are written aside (NewFile) and renamed when all of them are complete and synced, so that each is the old one or the new one
 /// whatever happens. Documents come first and tensors last: whoever finds the tensors finds what describes them. What a killed export left
@@ -41,12 +49,15 @@ class Exporter {
   Status finish();
   /// Of the tensors that have been written, those that were rounded, in that order.
   const std::vector<Rounded>& rounded() const { return rounded_; }
+  /// A checksum of what each file of tensors holds, by the file: checksum_of_tensors() of all of them.
+  std::map<std::string, uint64_t> checksums() const;
 
  private:
   struct Slot {
     uint64_t offset = 0;  ///< in the file
     uint64_t bytes = 0;
     bool written = false;
+    uint64_t checksum = 0;  ///< of its bytes
   };
   struct Output {
     NewFile made;
@@ -54,6 +65,12 @@ class Exporter {
   };
   Exporter(const Program& program, Machine& machine, std::filesystem::path run_directory)
       : program_(&program), machine_(&machine), run_directory_(std::move(run_directory)) {}
+  Status read(const Operand& operand, int64_t at, std::span<double> numbers);
+  /// Numbers [at, at + n) of a tensor as they were before training.
+  using Before = std::function<Status(int64_t at, std::span<double> numbers)>;
+  Result<double> norm_of_change(const Operand& value, const Before& before);
+  /// Of a weight that the program has read from the model's files, which still are there; nothing of others.
+  Result<std::optional<double>> norm_since_file(const Operand& value, const std::string& entry);
   Status add(const std::string& file, const std::vector<const Instruction*>& writes);
 
   const Program* program_;

@@ -32,6 +32,8 @@ struct CompileOptions {
   bool merges = false;        ///< what strategies have added to the model is saved as part of its weights
   bool frozen = false;        ///< Evaluate: no parameter is trainable, whatever is claimed
   uint32_t export_dtype = 0;  ///< of the numbers in the files that it writes; 0: that in which they are kept
+  /// The dtype of the files from which the model comes, in which one is saved that something is merged into; 0: it is none of F32, BF16, F16.
+  std::function<uint32_t()> base_dtype = [] { return uint32_t{0}; };
   int64_t head_rows = 0;      ///< rows of a chunk of the head and loss; 0: chosen
   bool least_head = false;    ///< chosen: as few as products can do with
   uint64_t seed = 1;          ///< for initializers

@@ -130,7 +130,7 @@ enum class Action : uint8_t {
   Record,  ///< `event` := everything put on `queue` so far
   Wait,    ///< later work on `queue` comes after `event`
   Read,    ///< load: outputs[0] from `file`, entry `entry`, converted to the operand's dtype through inputs-free staging (outputs[1])
-  Write,   ///< export: inputs[0] into `file` under `entry`, converted to `file_dtype`
+  Write,   ///< export: inputs[0] into `file` under `entry`, converted to `file_dtype`; inputs[1], if any, is what it was before training
 };
 
 /// One of several nodes that one launch runs.

@@ -10,6 +10,7 @@
 #include "host/base/json.hpp"
 #include "host/base/listed.hpp"
 #include "host/base/nearest.hpp"
+#include "host/base/tensor_files.hpp"
 #include "host/base/units.hpp"
 #include "host/data/loader.hpp"
 #include "host/data/text_codec.hpp"
@@ -340,6 +341,22 @@ Status load_kernels(Study& s) {
   return ok();
 }
 
+/// The dtype of more than half of the numbers in the model's files; 0: it has none, or they are no plain numbers.
+uint32_t base_dtype(const ModelSpec& model) {
+  if (model.path.empty() || model.random) return 0;
+  const auto files = tensor_files::Reader::open(model.path);
+  if (!files) return 0;  // what is wrong with them is said by who reads them
+  std::map<uint32_t, uint64_t> bytes;
+  uint64_t all = 0;
+  for (const tensor_files::Entry& entry : files->entries()) {
+    all += entry.bytes;
+    bytes[dtype_of(entry.dtype)] += entry.bytes;
+  }
+  for (const uint32_t dtype : {GALLEY_F32, GALLEY_BF16, GALLEY_F16})
+    if (2 * bytes[dtype] > all) return dtype;
+  return 0;
+}
+
 CompileOptions compile_options(const Study& s, const StudyOptions& options, bool least_head) {
   CompileOptions out;
   out.purpose = options.purpose;
@@ -349,6 +366,7 @@ CompileOptions compile_options(const Study& s, const StudyOptions& options, bool
   out.merges = options.merges;
   out.frozen = options.frozen;
   out.export_dtype = dtype_named(options.export_dtype.empty() ? s.recipe.save.dtype : options.export_dtype);
+  out.base_dtype = [&model = s.recipe.model] { return base_dtype(model); };
   out.head_rows = options.head_rows > 0 ? options.head_rows : s.recipe.head_rows;
   out.least_head = least_head;
   out.seed = s.recipe.seed;

@@ -66,8 +66,9 @@ for case in (gpt2, llama):
         check((files[0] / 'model.safetensors').read_bytes() == (files[1] / 'model.safetensors').read_bytes(), f'{name}: the recipe and the command merge otherwise')
         config = json.loads((files[1] / 'config.json').read_text())
         saved = load(files[1] / 'model.safetensors')
-        check(dtypes(files[1] / 'model.safetensors') == {kept}, f'{name}: saved in {dtypes(files[1] / "model.safetensors")}, not {kept}')
-        check(config['dtype'] == {'F32': 'float32', 'BF16': 'bfloat16', 'F16': 'float16'}[kept], f'{name}: config.json says {config["dtype"]}')
+        base = 'F32' if case == gpt2 else 'BF16'  # as PEFT's merge, it keeps the dtype of the base
+        check(dtypes(files[1] / 'model.safetensors') == {base}, f'{name}: saved in {dtypes(files[1] / "model.safetensors")}, not {base}')
+        check(config['dtype'] == {'F32': 'float32', 'BF16': 'bfloat16'}[base], f'{name}: config.json says {config["dtype"]}')
         run('export', name, '--merge', '--dtype', 'f32', '--out', f'{name}-f32')
         exact = load(f'{name}-f32/model.safetensors')
         check({dtype for dtype, _, _ in exact.values()} == {'F32'}, f'{name}: --dtype f32 gives other dtypes')
@@ -76,7 +77,7 @@ for case in (gpt2, llama):
         for tensor, numbers in expected.items():
             e = error(exact[tensor][2], numbers)
             check(e < 1e-6, f'{name}: {tensor} in F32 is {e:.1e} from W + s B A')
-            check(list(saved[tensor][2]) == [rounded(x, kept) for x in exact[tensor][2]], f'{name}: {tensor} is not the F32 one, rounded once')
+            check(list(saved[tensor][2]) == [rounded(x, base) for x in exact[tensor][2]], f'{name}: {tensor} is not the F32 one, rounded once')
         check(dtypes(f'{name}/adapter/adapter_model.safetensors') == {'BF16' if label == 'alone' else 'F32'}, f'{name}: the adapter has another dtype than it is kept in')
 
 
@@ -121,10 +122,45 @@ for dtype in ('BF16', 'F16'):
     check(merged and least < min(merged) and max(merged) < most, f'{dtype}: errors of {merged}')
     text = run('export', 'on-codes', '--merge', '--dtype', dtype.lower(), '--out', f'codes-{dtype}-again').stdout
     some = [x['error'] for x in told if x['tensor'].endswith('.mlp.up_proj.weight')]
-    line = f'  {min(some):.2e} to {max(some):.2e} in {len(some)} tensors\n'
-    check('\nrounded, ' in text and f'model.layers.*.mlp.up_proj.weight' in text and line in text, f'{dtype}: {text}, not {line}')
+    line = f'  {min(some):.2e} to {max(some):.2e}, '
+    check('\nrounded, ' in text and f'model.layers.*.mlp.up_proj.weight' in text and line in text and f'in {len(some)} tensors\n' in text, f'{dtype}: {text}, not {line}')
     nothing = run('export', f'codes-{dtype}', '--out', f'codes-{dtype}-same').stdout
     check('rounded' not in nothing, f'a folder in {dtype} that stays so: {nothing}')
+
+# ---- ... and over what was trained: the norm of s B A, of the weights that the adapter is beside; a warning where it is much -------------------
+quiet = recipe('quiet.lua', from_folder(gpt2), batch_of(gpt2 / 'batch.safetensors'), use('lora', rank=rank, alpha=alpha, targets='all-linear'), use('sgd', lr=1e-3), steps=2)
+train(quiet, 'quiet')
+for name in ('quiet', 'gpt2-packed-f32', 'on-codes'):
+    told = json.loads(run('export', name, '--merge', '--dtype', 'bf16', '--out', f'{name}-share', '--json').stdout)
+    run('export', name, '--merge', '--dtype', 'f32', '--out', f'{name}-share-f32')
+    exact = load(f'{name}-share-f32/model.safetensors')
+    parts = load(f'{name}/adapter/adapter_model.safetensors')
+    lost = trained = 0
+    for x in told['rounded']:
+        a, b = (parts.get(f'base_model.model.{x["tensor"].removesuffix(".weight")}.lora_{m}.weight') for m in 'AB')
+        if not a:
+            check(x['of_trained'] is None, f'{name}: {x} was not trained')
+            continue
+        (_, (r, n_in), a), (_, (n_out, _), b) = a, b
+        change = alpha / rank * sum(sum(b[j * r + k] * a[k * n_in + i] for k in range(r)) ** 2 for j in range(n_out) for i in range(n_in)) ** 0.5
+        numbers = exact[x['tensor']][2]
+        taken = sum((v - rounded(v, 'BF16')) ** 2 for v in numbers) ** 0.5
+        check(abs(x['of_trained'] - taken / change) <= 2e-3 * taken / change, f'{name}: {x}, not {taken / change}')
+        lost, trained = lost + taken ** 2, trained + change ** 2
+    share = (lost / trained) ** 0.5
+    check(trained > 0 and abs(told['rounding_of_trained'] - share) <= 2e-3 * share, f'{name}: {told["rounding_of_trained"]} in all, not {share}')
+    text = run('export', name, '--merge', '--dtype', 'bf16', '--out', f'{name}-said').stdout
+    check((', and over that of what was trained:' in text) and (('warning: rounding takes ' in text and '--dtype f32' in text) == (share > 0.05)), f'{name}, {share}: {text}')
+# All parameters: what was trained is the difference from the model's files.
+told = json.loads(run('export', 'full', '--dtype', 'bf16', '--out', 'full-share', '--json').stdout)
+exact, began = load('full/model/model.safetensors'), load(gpt2 / 'model.safetensors')
+known = [x for x in told['rounded'] if x['of_trained'] is not None]
+check(len(known) > 10, f'{len(known)} of {len(told["rounded"])} tensors are known to be trained')
+for x in known:
+    numbers, first = exact[x['tensor']][2], began[x['tensor']][2]
+    taken, change = (sum((u - v) ** 2 for u, v in zip(numbers, others)) ** 0.5 for others in ([rounded(v, 'BF16') for v in numbers], first))
+    check(abs(x['of_trained'] - taken / change) <= 2e-3 * taken / change, f'full: {x}, not {taken / change}')
+check(json.loads(run('export', 'quiet', '--out', 'quiet-apart', '--json').stdout)['rounding_of_trained'] is None, 'an adapter alone is rounded')
 
 # ---- A run that has not ended, a run whose states are gone, a model, an adapter ------------------------------------------------------------
 adapter = pathlib.Path('gpt2-packed-f32/adapter')

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <set>
 
 #include "galley/format.h"
@@ -24,6 +25,8 @@ Result<uint32_t> kept_dtype(const Compilation& c, const GraphTensor& t) {
 /// kept in F32, so is the file. Else it is the 16-bit dtype in which more than half of the numbers are kept; a norm or an embedding that is
 /// kept in F32 beside them came from a file in 16 bit, as a rule.
 ///
+/// A model that something was merged into keeps the dtype of the files from which it came.
+///
 /// Beside the model, a strategy may save a matrix of another shape in the place of a tensor: an adapter as the difference of two, each of
 /// which is large. Rounding it by itself would take most of what was trained; so that file stays in F32.
 Result<uint32_t> file_dtype(const Compilation& c, const std::string& file, const std::vector<galley_tensor>& saved,
@@ -34,6 +37,10 @@ Result<uint32_t> file_dtype(const Compilation& c, const std::string& file, const
   };
   if (file != kModelFile && std::ranges::any_of(saved, is_other)) return uint32_t{GALLEY_F32};
   if (c.options.export_dtype) return c.options.export_dtype;
+  // What was trained apart is merged into weights that are not: PEFT's merge keeps the dtype that these came in.
+  const auto merged = [&](galley_tensor id) { return values.contains(id) && !c.graph.tensor(id).changes(); };
+  if (file == kModelFile && std::ranges::any_of(saved, merged))
+    if (const uint32_t base = c.options.base_dtype()) return base;
   std::map<uint32_t, int64_t> numbers;
   int64_t all = 0;
   for (const galley_tensor id : saved) {
@@ -103,6 +110,16 @@ class Values {
     }
     return made(it->second);
   }
+  /// Where a value of the same shape is saved in the place of a weight that is not trained: that weight. What begins as other numbers than
+  /// the model's does not say what was trained.
+  Result<std::optional<Operand>> before(galley_tensor id) {
+    const auto it = values_.find(id);
+    const GraphTensor& t = c_.graph.tensor(id);
+    if (it == values_.end() || t.changes() || c_.graph.tensor(it->second).shape != t.shape) return std::optional<Operand>();
+    const auto begun = c_.graph.beginnings.find(id);
+    if (begun != c_.graph.beginnings.end() && begun->second.contains(GALLEY_BEGIN_NUMBERS)) return std::optional<Operand>();
+    return std::optional<Operand>(TRY(numbers(id)));
+  }
   /// The numbers of a tensor, after the nodes that make them.
   Result<Operand> made(galley_tensor t) {
     for (const galley_node n : makers_.of(t, done_)) TRY_STATUS(make(c_.graph.node(n)));
@@ -155,7 +172,10 @@ Status place_export(Compilation& c, const Homes& homes) {
     if (!graph.exports.in_format.contains(id) || values.contains(id)) {
       const Operand value = TRY(values.of(id));
       TRY_STATUS(names.add(file, entry, t));
-      emitter.code().add(write_file(value, file, entry, dtypes.at(file)));
+      Instruction write = write_file(value, file, entry, dtypes.at(file));
+      if (c.options.purpose == Purpose::Export && galley_dtype_bytes(write.file_dtype) < galley_dtype_bytes(value.dtype))
+        if (const auto before = TRY(values.before(id))) write.inputs.push_back(with_access(*before, GALLEY_READ));
+      emitter.code().add(std::move(write));
       continue;
     }
     const std::vector<Operand> components = TRY(emitter.staging().bring(id, {}, Staging::For::Reading));
