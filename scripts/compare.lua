@@ -17,7 +17,7 @@ local adamw = { lr = 2e-4, weight_decay = 0.0 }
 return compare {
   model = model { path = arg("model") },
   data  = data.prompts { files = { arg("data") }, tokenizer = arg("tokenizer", "model"), validation = 0.2 },
-  batch = arg("batch", 2), length = arg("length", 256), steps = arg("steps", 60), validate = { every = arg("steps", 60) },
+  batch = arg("batch", 2), length = arg("length", 256), steps = arg("steps", 60), validate = { every = arg("steps", 60), start = true },
   seeds = { 1, 2, 3, 4, 5 },
   variants = {
     plain      = { use "lora" (lora), use "clip" { norm = 1.0 }, use "adamw" (adamw) },

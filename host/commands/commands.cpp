@@ -289,13 +289,14 @@ std::vector<CommandSpec> all_commands() {
        "Arms take turns, so that a noisy machine is fair to all; what is interrupted goes on when the command is started again. Each "
        "arm's\n"
        "runs are ordinary run directories below DIR/arms. DIR/compare.json says all for programs. Examples:\n"
-       "  galley compare scripts/compare.lua --set text=book.txt --out lean\n"
+       "  galley compare scripts/compare.lua --set model=DIR --set data=FILE --out lean\n"
        "  galley compare plain.lua lean.lua --out both --expect 'lean: memory <= 0.5 plain' --expect 'lean: rounding'\n",
        {{"--out", "DIR", "the comparison's directory; what it holds already is taken over", false, true},
         {"--seeds", "N,N,…", "train each arm with each of these seeds (those of the recipe, or 1,2,3,4,5)"},
+        {"--margin", "MARGIN", "a difference of losses that matters: in nats, or a share of what training gains (the recipe's, or 2%)"},
         {"--turns", "N", "cut each run into N parts (those of the recipe, or 4)"},
         {"--expect", "CONDITION",
-         "exit code 1 if it does not hold: 'ARM: identical', 'ARM: rounding', 'ARM: same', 'ARM: memory <= 0.5 OTHER'", true, false},
+         "exit code 1 if it does not hold: 'ARM: identical', 'ARM: rounding', 'ARM: same', 'ARM: better', 'ARM: worse', 'ARM: memory <= 0.5 OTHER'", true, false},
         set_flag,
         confine_flag,
         memory_flag,
@@ -324,11 +325,12 @@ std::vector<CommandSpec> all_commands() {
       {"fit",
        "RECIPE",
        "plan all that a recipe offers by one_of { … }: what fits, how fast, how exact",
-       "Opens no device. Prints what no other combination beats in memory, estimated speed and exactness; --write writes the fastest that\n"
-       "fits as a recipe of its own. Other commands take the first of each one_of. Example:\n"
+       "Opens no device. The order in a one_of says what is wanted: of what computes different things, the first that fits is chosen, an\n"
+       "earlier one_of first; of what differs in memory and speed alone, the fastest. Other commands take the first of each one_of. Example:\n"
        "  galley fit scripts/fit.lua --set model=DIR --set data=FILE --memory 6GiB --target rtx4060 --write mine.lua\n",
        {{"--memory", "BYTES", "the memory that there is, e.g. 6GiB", false, true},
-        {"--write", "FILE", "write the fastest recipe that fits"},
+        {"--write", "FILE", "write the recipe that is chosen"},
+        {"--all", "", "print every combination that can work, and not only the fastest and the leanest of those that compute the same"},
         set_flag,
         confine_flag,
         target_flag,
@@ -366,7 +368,7 @@ std::vector<CommandSpec> all_commands() {
        "It may also be a model's folder, or an adapter's in PEFT's format; or a recipe, whose model is written as its run would begin.\n"
        "The folder that is written is in Hugging Face's format, or for an adapter in PEFT's. Examples:\n"
        "  galley export runs/chat --out adapter                         an adapter stays one\n"
-       "  galley export runs/chat --merge --dtype bf16 --out model      one model, with the adapter merged into its weights\n"
+       "  galley export runs/chat --merge --out model                   one model, with the adapter merged into its weights\n"
        "Merging computes in F32 from the weights as the run keeps them, and rounds once. Without --dtype, a model is saved in F32, unless\n"
        "most of its numbers are kept in 16 bit only and none that is trained is kept in F32: then in that dtype.\n",
        {{"--out", "DIR", "the folder to write; it must be new or empty", false, true},

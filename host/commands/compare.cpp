@@ -81,7 +81,12 @@ struct Judged {
     comparison.seeds.resize(seeds);
     results.resize(all.arms.size());
     const auto read = [&](const Arm& arm, std::vector<RunResult>& runs) -> Status {
-      while (runs.size() < seeds) runs.push_back(TRY(read_result(run_of(out, arm, all.seeds[runs.size()]))));
+      while (runs.size() < seeds) {
+        const int64_t seed = all.seeds[runs.size()];
+        Result<RunResult> run = verified_result(run_of(out, arm, seed), steps_of(arm));
+        if (!run) return of_run(arm, seed, std::move(run).error());
+        runs.push_back(std::move(run).value());
+      }
       return ok();
     };
     for (size_t a = 0; a < results.size(); ++a) TRY_STATUS(read(all.arms[a], results[a]));
@@ -98,7 +103,7 @@ Result<bool> is_comparison(const std::string& recipe, const StudyOptions& option
 }
 
 Status print_plans(const std::string& recipe, const StudyOptions& options, NewFile* page) {
-  const Comparison comparison = TRY(read_comparison({recipe}, {options, {}, 0}, Refused::Kept));
+  const Comparison comparison = TRY(read_comparison({recipe}, {options, {}, 0, {}}, Refused::Kept));
   if (page) {
     std::vector<PlannedVariant> variants;
     for (const Arm& arm : comparison.arms) variants.push_back({arm.name, arm.study.get(), arm.refusal});
@@ -116,6 +121,7 @@ Status command_compare(const CommandLine& a) {
   options.study = TRY(study_options(a));
   options.seeds = TRY(seeds_of(a));
   options.turns = TRY(a.integer("--turns", 0, 1));
+  options.margin = a.get("--margin");
   Comparison comparison = TRY(read_comparison(a.positional, options));
   std::vector<Expectation> expectations;
   if (const auto given = a.flags.find("--expect"); given != a.flags.end())

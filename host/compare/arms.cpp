@@ -62,14 +62,18 @@ Result<Comparison> read_comparison(const std::vector<std::string>& recipes, cons
   out.turns = 4;
   for (const auto& [name, instead] :
        {std::pair("seed", "give the seeds: --seeds 1,2,3,4,5"), std::pair("variant", "it trains all variants"),
+        std::pair("split", "it holds out the same documents for all seeds; resplit = true in the comparison holds out others for each"),
         std::pair("budget", "write budget = { tokens = 1e6 } into the recipe"),
         std::pair("trial", "write budget = { seconds = 60 } into the recipe")})
     if (options.study.sets.contains(name))
       return recipe_error(std::string("galley compare: --set ") + name + " is what differs between the runs of a comparison", instead);
+  std::string split;  // of recipes that are no comparison: what the first one holds out, all of them do
   for (const std::string& recipe : recipes) {
     const auto spec = TRY(read_compare(recipe, recipe_options(options.study)));
     if (!spec) {
+      if (split.empty()) split = std::to_string(TRY(read_recipe(recipe, recipe_options(options.study))).seed);
       out.arms.push_back({name_of(recipe), recipe, options.study.sets, nullptr, {}});
+      out.arms.back().sets["split"] = split;
       continue;
     }
     if (recipes.size() > 1)
@@ -78,6 +82,7 @@ Result<Comparison> read_comparison(const std::vector<std::string>& recipes, cons
     out.seeds = spec->seeds;
     out.turns = spec->turns;
     out.sequential = spec->sequential;
+    out.margin = spec->margin;
     out.budget = spec->budget;
     for (const std::string& variant : spec->variants) {
       out.arms.push_back({variant, recipe, options.study.sets, nullptr, {}});
@@ -89,6 +94,11 @@ Result<Comparison> read_comparison(const std::vector<std::string>& recipes, cons
                         "give a second recipe, or one that returns compare { … }; galley recipe compare shows how it is written");
   if (!options.seeds.empty()) out.seeds = options.seeds;
   if (options.turns > 0) out.turns = options.turns;
+  if (!options.margin.empty()) {
+    const auto margin = margin_named(options.margin);
+    if (!margin) return recipe_error("--margin '" + options.margin + "': expected " + kMarginExpected);
+    out.margin = *margin;
+  }
   for (size_t i = 0; i < out.arms.size(); ++i) {
     Arm& arm = out.arms[i];
     for (size_t j = 0; j < i; ++j)

@@ -27,6 +27,7 @@ struct Comparison {
   std::vector<int64_t> seeds;
   int64_t turns = 1;  ///< into how many parts each run is cut
   bool sequential = false;
+  Margin margin;
   std::optional<Budget> budget;  ///< of seconds: arms are planned with one step until settle_budget() knows how many there are
 };
 
@@ -34,6 +35,7 @@ struct CompareOptions {
   StudyOptions study;
   std::vector<int64_t> seeds;  ///< --seeds; none: what the recipe says, or 1 to 5
   int64_t turns = 0;           ///< --turns; 0: what the recipe says, or 4
+  std::string margin;          ///< --margin, as margin_named() reads it; "": what the recipe says
 };
 
 /// The arms of a recipe that returns compare { … }, or of several that each return recipe { … }; each one is planned. An arm that cannot
@@ -50,6 +52,12 @@ RecipeOptions recipe_options(const StudyOptions& options);
 
 /// Where an arm's run with a seed lies, below the comparison's directory.
 std::filesystem::path run_of(const std::filesystem::path& directory, const Arm& arm, int64_t seed);
+
+/// The error, with whose run it is.
+inline Error of_run(const Arm& arm, int64_t seed, Error error) {
+  error.cause = "arm '" + arm.name + "', seed " + std::to_string(seed) + ": " + error.cause;
+  return error;
+}
 
 /// The steps of an arm's run. An arm of epochs has none yet: it is refused.
 inline int64_t steps_of(const Arm& arm) { return arm.study->recipe.steps; }

@@ -58,9 +58,16 @@ bool same_but_for_strategies(const Recipe& a, const Recipe& b, int64_t factor) {
          (factor == 1 ? a.batch == b.batch : a.batch && b.batch && *a.batch * factor == *b.batch);
 }
 
-bool denied(Exactness declared, Verdict verdict) {
-  if (declared == Exactness::Bits) return verdict != Verdict::Identical;
-  return declared == Exactness::Rounding && verdict == Verdict::Different;
+/// What was seen of an arm.
+struct Seen {
+  Verdict verdict;
+  bool apart;
+};
+
+bool denied(Exactness declared, const Seen& seen) {
+  if (declared == Exactness::Bits) return seen.verdict != Verdict::Identical;
+  const bool judged = seen.verdict != Verdict::Identical && seen.verdict != Verdict::Rounding && seen.verdict != Verdict::Numbers;
+  return declared == Exactness::Rounding && judged && seen.apart;
 }
 
 std::string said(const LoadedStrategy& use, const std::string& declares) {
@@ -68,14 +75,14 @@ std::string said(const LoadedStrategy& use, const std::string& declares) {
 }
 
 /// `with` has uses that `without` has not.
-std::string of_added(const Study& with, const Study& without, const Uses& added, Verdict verdict) {
+std::string of_added(const Study& with, const Study& without, const Uses& added, const Seen& seen) {
   int64_t factor = 1;
   Exactness weakest = Exactness::Bits;
   for (const LoadedStrategy* use : added) {
     factor *= factor_of(*use, with.recipe);
     weakest = std::max(weakest, use->spec().exactness);
   }
-  if (factor == 0 || !denied(weakest, verdict) || !same_but_for_strategies(with.recipe, without.recipe, factor)) return {};
+  if (factor == 0 || !denied(weakest, seen) || !same_but_for_strategies(with.recipe, without.recipe, factor)) return {};
   std::string out;
   for (const LoadedStrategy* use : added)
     out += (out.empty() ? "" : "; ") +
@@ -83,22 +90,23 @@ std::string of_added(const Study& with, const Study& without, const Uses& added,
   return out;
 }
 
-std::string of_replaced(const Study& a, const Study& b, const LoadedStrategy& use, const LoadedStrategy& other, Verdict verdict) {
+std::string of_replaced(const Study& a, const Study& b, const LoadedStrategy& use, const LoadedStrategy& other, const Seen& seen) {
   const Against& against = use.spec().against;
-  if (against.arm != Against::Arm::Instead || against.strategy != other.name() || !denied(use.spec().exactness, verdict)) return {};
+  if (against.arm != Against::Arm::Instead || against.strategy != other.name() || !denied(use.spec().exactness, seen)) return {};
   if (options_of(use, &other.spec()) != options_of(other, &use.spec()) || !same_but_for_strategies(a.recipe, b.recipe, 1)) return {};
   return said(use, "to be '" + other.name() + "'");
 }
 
 }  // namespace
 
-std::string breach_of(const Study& baseline, const Study& arm, Verdict verdict) {
+std::string breach_of(const Study& baseline, const Study& arm, Verdict verdict, bool apart) {
+  const Seen seen = {verdict, apart};
   const Uses more = only_in(arm, baseline), less = only_in(baseline, arm);
-  if (!more.empty() && less.empty()) return of_added(arm, baseline, more, verdict);
-  if (more.empty() && !less.empty()) return of_added(baseline, arm, less, verdict);
+  if (!more.empty() && less.empty()) return of_added(arm, baseline, more, seen);
+  if (more.empty() && !less.empty()) return of_added(baseline, arm, less, seen);
   if (more.size() != 1 || less.size() != 1) return {};
-  const std::string out = of_replaced(arm, baseline, *more[0], *less[0], verdict);
-  return out.empty() ? of_replaced(baseline, arm, *less[0], *more[0], verdict) : out;
+  const std::string out = of_replaced(arm, baseline, *more[0], *less[0], seen);
+  return out.empty() ? of_replaced(baseline, arm, *less[0], *more[0], seen) : out;
 }
 
 }  // namespace galley

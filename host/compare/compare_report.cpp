@@ -26,6 +26,16 @@ Value interval(const std::optional<Interval>& x) {
 }
 Value number(const std::optional<double>& x) { return x ? Value(*x) : Value(); }
 
+Value numbers(const std::vector<double>& values) {
+  List out;
+  for (const double value : values) out.emplace_back(value);
+  return Value(std::move(out));
+}
+
+Value margin_json(const JudgedMargin& margin) {
+  return Value(Table{{"value", Value(margin.value)}, {"share", number(margin.share)}, {"gained", number(margin.gained)}});
+}
+
 Value budget_of(const Comparison& comparison) {
   if (!comparison.budget) return {};
   const bool tokens = comparison.budget->tokens > 0;
@@ -36,6 +46,26 @@ Value budget_of(const Comparison& comparison) {
 std::string ratio_text(const ArmVerdict& v) {
   if (v.verdict == Verdict::Baseline || !v.ratio) return v.verdict == Verdict::Baseline ? "1" : "-";
   return printed("%.2f ± %.2f", std::exp(v.ratio->mean), (std::exp(v.ratio->high()) - std::exp(v.ratio->low())) / 2);
+}
+
+/// Each seed's loss of an arm, and in brackets less the baseline's, in lines of at most 80 columns; "" where it is known to be the same.
+std::string pairs_text(const Comparison& comparison, const ArmVerdict& v) {
+  constexpr size_t most = 40, columns = 80;
+  if (v.differences.size() < 2 || v.verdict == Verdict::Identical || v.verdict == Verdict::Rounding || v.verdict == Verdict::Baseline)
+    return {};
+  std::string out, line = "  by seed:";
+  for (size_t s = 0; s < std::min(v.differences.size(), most); ++s) {
+    const double d = v.differences[s];
+    const std::string one = " " + std::to_string(comparison.seeds[s]) + ": " + number_text(v.losses[s], 4) + " (" + (d > 0 ? "+" : "") +
+                            number_text(d) + ")" + (s + 1 < v.differences.size() ? "," : "");
+    if (line.size() + one.size() > columns) {
+      out += line + "\n";
+      line = "          ";
+    }
+    line += one;
+  }
+  if (v.differences.size() > most) line += printed(" and %zu more", v.differences.size() - most);
+  return out + line + "\n";
 }
 
 /// Entries of the arms' recipes that are not the same, beside strategies.
@@ -105,7 +135,8 @@ std::string compare_table(const Comparison& comparison, const std::vector<ArmVer
   }
   for (size_t a = 1; a < verdicts.size(); ++a)
     out += comparison.arms[a].name + ": " + (verdicts[a].breach.empty() ? verdicts[a].sentence : red + verdicts[a].sentence + plain) +
-           (verdicts[a].skipped ? printed("; %lld steps were not applied", static_cast<long long>(verdicts[a].skipped)) : "") + "\n";
+           (verdicts[a].skipped ? printed("; %lld steps were not applied", static_cast<long long>(verdicts[a].skipped)) : "") + "\n" +
+           pairs_text(comparison, verdicts[a]);
   if (const auto differ = entries_that_differ(comparison); !differ.empty()) {
     out += "beside strategies, arms differ in ";
     for (size_t i = 0; i < differ.size(); ++i) out += (i == 0 ? "" : ", ") + differ[i];
@@ -146,6 +177,11 @@ std::string compare_json(const Comparison& comparison, const std::vector<std::ve
                                {"strategies", Value(std::move(strategies))},
                                {"loss", Value(v.loss)},
                                {"validation", number(v.validation)},
+                               {"measure", Value(std::string(v.validated ? "validation" : "training"))},
+                               {"differences", numbers(v.differences)},
+                               {"astray", v.astray ? Value(comparison.seeds[*v.astray]) : Value()},
+                               {"within", v.verdict == Verdict::Same ? Value(v.decision.within) : Value()},
+                               {"seeds_needed", v.decision.pairs > 0 ? Value(static_cast<int64_t>(v.decision.pairs)) : Value()},
                                {"loss_difference", interval(v.loss_difference)},
                                {"validation_difference", interval(v.validation_difference)},
                                {"steps", Value(steps_of(arm))},
@@ -166,6 +202,7 @@ std::string compare_json(const Comparison& comparison, const std::vector<std::ve
                              {"turns", Value(comparison.turns)},
                              {"differ", Value(std::move(differ))},
                              {"confidence", Value(0.95)},
+                             {"margin", margin_json(margin_of(comparison.margin, results.front()))},
                              {"budget", budget_of(comparison)},
                              {"sequential", Value(comparison.sequential)},
                              {"seeds_used", Value(static_cast<int64_t>(comparison.seeds.size()))},
@@ -194,8 +231,8 @@ std::optional<double> measured(const ArmVerdict& v, const std::string& what) {
 
 Result<Expectation> parse_expectation(const std::string& text, const Comparison& comparison) {
   const Error wrong = recipe_error("--expect '" + text + "': not a condition",
-                                   "write 'ARM: identical', 'ARM: rounding', 'ARM: same' or 'ARM: memory <= 0.5 OTHER', also with >=; for "
-                                   "memory: resident, seconds, loss, validation");
+                                   "write 'ARM: identical', 'ARM: rounding', 'ARM: same', 'ARM: better', 'ARM: worse' or 'ARM: memory <= 0.5 "
+                                   "OTHER', also with >=; for memory: resident, seconds, loss, validation");
   Expectation out;
   out.text = text;
   const size_t colon = text.find(':');
@@ -215,10 +252,11 @@ Result<Expectation> parse_expectation(const std::string& text, const Comparison&
     return recipe_error("--expect '" + text + "': there is no arm '" + arm + "'" + (near.empty() ? "" : "; " + near));
   };
   if (index_of(comparison, out.arm) == comparison.arms.size()) return unknown(out.arm);
-  if (words.size() == 1 && (words[0] == "identical" || words[0] == "rounding" || words[0] == "same")) {
-    out.what = words[0];
-    return out;
-  }
+  for (const char* known : {"identical", "rounding", "same", "better", "worse"})
+    if (words.size() == 1 && words[0] == known) {
+      out.what = words[0];
+      return out;
+    }
   if (words.size() < 3 || words.size() > 4 || (words[1] != "<=" && words[1] != ">=")) return wrong;
   for (const char* known : {"memory", "resident", "seconds", "loss", "validation"})
     if (words[0] == known) out.what = known;
@@ -236,7 +274,9 @@ std::string unmet(const Expectation& e, const Comparison& comparison, const std:
   const auto is = [&](std::initializer_list<Verdict> any) { return std::find(any.begin(), any.end(), verdict) != any.end(); };
   if (e.what == "identical") return is({Verdict::Identical, Verdict::Baseline}) ? "" : v.sentence;
   if (e.what == "rounding") return is({Verdict::Identical, Verdict::Baseline, Verdict::Rounding}) ? "" : v.sentence;
-  if (e.what == "same") return is({Verdict::Identical, Verdict::Baseline, Verdict::Rounding, Verdict::Alike}) ? "" : v.sentence;
+  if (e.what == "same") return is({Verdict::Identical, Verdict::Baseline, Verdict::Rounding, Verdict::Same}) ? "" : v.sentence;
+  if (e.what == "better") return is({Verdict::Better}) ? "" : v.sentence;
+  if (e.what == "worse") return is({Verdict::Worse}) ? "" : v.sentence;
   const auto own = measured(v, e.what);
   const auto other = e.other.empty() ? std::optional(1.0) : measured(verdicts[index_of(comparison, e.other)], e.what);
   if (!own || !other) return e.what + " was not measured";

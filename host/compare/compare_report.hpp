@@ -8,7 +8,7 @@
 
 namespace galley {
 
-/// A table of 80 columns at most, and a sentence for each arm; that of a breach in `red` … `plain`.
+/// A table of 80 columns at most, and a sentence for each arm, with the losses by seed; a breach in `red` … `plain`.
 std::string compare_table(const Comparison& comparison, const std::vector<ArmVerdict>& verdicts, const char* red = "",
                           const char* plain = "");
 
@@ -31,8 +31,8 @@ struct Expectation {
   double factor = 0;
   std::string other;  ///< the arm whose number is multiplied by the factor; "": the factor is the number
 };
-/// "ARM: identical", "ARM: rounding" (identical is, too), "ARM: same" (or no difference found), or "ARM: WHAT <= NUMBER [ARM]", with >= as
-/// well; WHAT is memory, resident, seconds, loss or validation. Exit code Recipe.
+/// "ARM: identical", "ARM: rounding" (identical is, too), "ARM: same" (these are, too; within the margin), "ARM: better", "ARM: worse", or
+/// "ARM: WHAT <= NUMBER [ARM]", with >= as well; WHAT is memory, resident, seconds, loss or validation. Exit code Recipe.
 Result<Expectation> parse_expectation(const std::string& text, const Comparison& comparison);
 /// "" where it holds, else what was seen instead.
 std::string unmet(const Expectation& expectation, const Comparison& comparison, const std::vector<ArmVerdict>& verdicts);

@@ -8,6 +8,7 @@
 #include "host/base/json.hpp"
 #include "host/compare/statistics.hpp"
 #include "host/compare/tensor_distance.hpp"
+#include "host/session/run_result.hpp"
 
 namespace galley {
 namespace {
@@ -77,6 +78,10 @@ Result<RunResult> read_result(const fs::path& run) {
       out.validation[*step] = TRY(number_of(line, "validation_loss"));
       continue;
     }
+    if (*step != static_cast<int64_t>(out.losses.size()) + 1)
+      return run_error(path.string() + ": step " + std::to_string(*step) + " stands where step " + std::to_string(out.losses.size() + 1) +
+                           " has to be",
+                       "remove the run's folder, and start the comparison again");
     out.losses.push_back(TRY(number_of(line, "loss")));
     out.seconds.push_back(TRY(number_of(line, "seconds")));
     if (line.as<Table>()->contains("skipped")) out.skipped.push_back(*step);
@@ -87,6 +92,16 @@ Result<RunResult> read_result(const fs::path& run) {
   if (const auto* process = usage ? usage->field<Table>("process") : nullptr)
     if (const auto peak = process->find("resident_peak"); peak != process->end())
       if (const auto* bytes = peak->second.as<int64_t>()) out.resident = *bytes;
+  return out;
+}
+
+Result<RunResult> verified_result(const fs::path& run, int64_t steps) {
+  RunResult out = TRY(read_result(run));
+  if (static_cast<int64_t>(out.losses.size()) != steps)
+    return run_error((run / "metrics.jsonl").string() + ": it has " + std::to_string(out.losses.size()) + " of the run's " +
+                         std::to_string(steps) + " steps",
+                     "remove the run's folder, and start the comparison again");
+  TRY_STATUS(check_result(run, TRY(open_run(run))));
   return out;
 }
 

@@ -49,6 +49,56 @@ std::optional<Interval> sequential_interval(std::span<const double> differences,
   return out;
 }
 
+Decision decide(std::span<const double> differences, double margin, Looks looks) {
+  Decision out;
+  const bool often = looks == Looks::AfterEach;
+  out.interval = often ? sequential_interval(differences) : paired_interval(differences);
+  if (!out.interval) return out;
+  out.apart = !out.interval->holds(0);
+  const Interval both = often ? *out.interval : *paired_interval(differences, 0.9);
+  out.within = std::max(std::fabs(both.low()), std::fabs(both.high()));
+  if (out.within <= margin) out.word = Decision::Word::Same;
+  else if (out.apart) out.word = out.interval->mean < 0 ? Decision::Word::Better : Decision::Word::Worse;
+  else out.word = Decision::Word::Undecided;
+  if (out.word != Decision::Word::Undecided) return out;
+  const size_t n = differences.size();
+  const size_t pairs = pairs_needed(mean_and_error(differences)->half * std::sqrt(static_cast<double>(n)), margin, looks);
+  out.pairs = pairs == 0 ? 0 : std::max(pairs, n + 1);
+  return out;
+}
+
+size_t pairs_needed(double deviation, double margin, Looks looks) {
+  constexpr size_t most = 10'000'000;
+  const auto enough = [&](size_t n) {
+    // A mean of 0 is seen within so many standard errors in four of five cases, and the interval reaches on from there.
+    const double seen = reach(n, 0.8), further = looks == Looks::AfterEach ? sequential_reach(n) : reach(n, 0.9);
+    return (seen + further) * deviation <= margin * std::sqrt(static_cast<double>(n));
+  };
+  if (!(margin > 0) || !enough(most)) return 0;
+  size_t least = 2, last = most;
+  while (least < last) {
+    const size_t middle = least + (last - least) / 2;
+    if (enough(middle)) last = middle;
+    else least = middle + 1;
+  }
+  return least;
+}
+
+std::optional<size_t> outlier(std::span<const double> differences) {
+  const auto spread = mean_and_error(differences);
+  const size_t n = differences.size();
+  if (n < 4 || !spread || !(spread->half > 0)) return {};
+  const auto size = static_cast<double>(n);
+  const boost::math::students_t t(size - 2);
+  const double bound = boost::math::quantile(boost::math::complement(t, 0.01 / (2 * size)));
+  const double critical = (size - 1) / std::sqrt(size) * std::sqrt(bound * bound / (size - 2 + bound * bound));
+  const auto furthest = std::max_element(differences.begin(), differences.end(), [&](double a, double b) {
+    return std::fabs(a - spread->mean) < std::fabs(b - spread->mean);
+  });
+  if (std::fabs(*furthest - spread->mean) <= critical * spread->half * std::sqrt(size)) return {};
+  return static_cast<size_t>(furthest - differences.begin());
+}
+
 double paired_power(size_t n, double effect, double confidence) {
   if (n < 2) return 0;
   const double critical = reach(n, confidence);

@@ -1,6 +1,8 @@
 // What the differences of paired measurements say. Everything here is [thread-safe].
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 
@@ -38,6 +40,28 @@ std::optional<Interval> sequential_interval(std::span<const double> differences,
 inline constexpr double kEffect = 2;
 /// How many standard errors of the mean sequential_interval() of n differences reaches to either side; may be infinite.
 double sequential_reach(size_t n, double confidence = 0.95);
+
+/// Whether a mean difference matters.
+struct Decision {
+  enum class Word : uint8_t { None, Same, Better, Worse, Undecided };
+  Word word = Word::None;            ///< None: there is no interval
+  std::optional<Interval> interval;  ///< of the mean, at 95 %
+  bool apart = false;                ///< it leaves out 0: there is a difference, however small
+  double within = 0;                 ///< Same: at 95 % confidence the mean is no further from 0
+  size_t pairs = 0;                  ///< Undecided: about how many pairs would be needed; 0: no number would do
+};
+enum class Looks : uint8_t { Once, AfterEach };
+/// What differences of losses, of which lower ones are better, say beside a margin >= 0 that matters. Same: two one-sided t-tests at 5 %
+/// each find the mean above −margin and below margin, which is so where the interval at 90 % lies between them (Schuirmann, "A Comparison
+/// of the Two One-Sided Tests Procedure and the Power Approach", Journal of Pharmacokinetics and Biopharmaceutics 15, 1987). Else Better or
+/// Worse: the interval at 95 % leaves out 0. Else Undecided. With Looks::AfterEach, sequential_interval() at 95 % stands for both.
+Decision decide(std::span<const double> differences, double margin, Looks looks = Looks::Once);
+/// About how many pairs, whose differences have this standard deviation, find a mean of 0 the same within `margin` in four of five
+/// comparisons; they also find a difference of the margin's size about so often. At least 2; 0: more than ten million.
+size_t pairs_needed(double deviation, double margin, Looks looks = Looks::Once);
+/// The one difference that is not like the others: Grubbs' test at 1 %, which takes them for normal (Grubbs, "Sample Criteria for Testing
+/// Outlying Observations", Annals of Mathematical Statistics 21, 1950). Nothing of fewer than four, or where one is not finite.
+std::optional<size_t> outlier(std::span<const double> differences);
 
 /// How often a paired t-test of n pairs at 1 − confidence finds a difference of `effect` standard deviations of the differences: its
 /// power, from the noncentral t distribution.

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "host/base/file.hpp"
+#include "host/compare/results.hpp"
 #include "host/exec/state.hpp"
 #include "host/session/origins.hpp"
 #include "host/session/run_directory.hpp"
@@ -149,7 +150,12 @@ Status run_turns(const Comparison& comparison, const fs::path& directory, const 
     std::vector<int64_t> steps;
     for (const Arm& arm : comparison.arms) {
       const fs::path run = run_of(directory, arm, seed);
-      if (is_there(run / "run.toml")) TRY_STATUS(check_run(arm, seed, run));
+      if (is_there(run / "run.toml")) {
+        TRY_STATUS(check_run(arm, seed, run));
+        // What was there before is looked at before hours of training.
+        if (TRY(is_complete(*arm.study, run)))
+          if (const auto found = verified_result(run, steps_of(arm)); !found) return of_run(arm, seed, found.error());
+      }
       steps.push_back(TRY(steps_done(run)));
     }
     for (int64_t turn = 0; turn < comparison.turns; ++turn)

@@ -56,18 +56,56 @@ void time(const Comparison& comparison, const std::vector<RunResult>& runs, cons
   out.ratio = paired_interval(ratios);
 }
 
-/// Whether intervals are those of a comparison that looks after each seed.
-bool looks(const Comparison& comparison, size_t seeds) { return comparison.sequential && seeds >= kFewestPairs; }
-
-std::string difference_text(const Comparison& comparison, const char* what, const Interval& difference, size_t seeds) {
-  return printed("the %s loss is %.4g ± %.2g %s (95 %%, %s, %zu seeds)", what, std::fabs(difference.mean), difference.half,
-                 difference.mean < 0 ? "lower" : "higher", looks(comparison, seeds) ? "paired, valid at every look" : "paired t-test",
-                 seeds);
+Looks looks_of(const Comparison& comparison, size_t seeds) {
+  return comparison.sequential && seeds >= kFewestPairs ? Looks::AfterEach : Looks::Once;
 }
 
-/// Losses, and the verdict on them.
+/// "(95 %, paired t-test, 5 seeds)"
+std::string basis_text(const Comparison& comparison, size_t seeds) {
+  return printed(" (95 %%, %s, %zu seeds)",
+                 looks_of(comparison, seeds) == Looks::AfterEach ? "paired, valid at every look" : "paired t-test", seeds);
+}
+
+const char* measure_text(const ArmVerdict& v) { return v.validated ? "validation" : "training"; }
+
+/// "the validation loss is 0.02 ± 0.83 higher"
+std::string difference_text(const ArmVerdict& v, const Interval& difference) {
+  return printed("the %s loss is ", measure_text(v)) + with_half_text(std::fabs(difference.mean), difference.half) +
+         (difference.mean < 0 ? " lower" : " higher");
+}
+
+std::string signed_text(double value) {
+  return value == 0 ? "the same" : number_text(std::fabs(value)) + (value < 0 ? " lower" : " higher");
+}
+
+/// "; seed 3 goes astray: 1.22 higher, the others between 0.36 lower and 0.20 lower"
+std::string astray_text(const Comparison& comparison, const ArmVerdict& v) {
+  if (!v.astray) return {};
+  double least = HUGE_VAL, most = -HUGE_VAL;
+  for (size_t s = 0; s < v.differences.size(); ++s) {
+    if (s == *v.astray) continue;
+    least = std::min(least, v.differences[s]);
+    most = std::max(most, v.differences[s]);
+  }
+  return printed("; seed %lld goes astray: ", static_cast<long long>(comparison.seeds[*v.astray])) + signed_text(v.differences[*v.astray]) +
+         ", the others between " + signed_text(least) + " and " + signed_text(most);
+}
+
+/// "0.029, 2 % of what training gained"
+std::string margin_text(const JudgedMargin& margin) {
+  return number_text(margin.value, 2) + (margin.share ? printed(", %g %% of what training gained", 100 * *margin.share) : "");
+}
+
+/// About so many, in two digits, and not fewer.
+std::string about(size_t count) {
+  size_t unit = 1;
+  while (count / unit >= 100) unit *= 10;
+  return std::to_string((count + unit - 1) / unit * unit);
+}
+
+/// Losses, and what their differences say.
 void judge_losses(const Comparison& comparison, const std::vector<RunResult>& runs, const std::vector<RunResult>& baseline,
-                  ArmVerdict& out) {
+                  const JudgedMargin& margin, ArmVerdict& out) {
   std::vector<double> losses, validations, loss_differences, validation_differences;
   for (size_t s = 0; s < runs.size(); ++s) {
     losses.push_back(runs[s].final_loss());
@@ -77,21 +115,63 @@ void judge_losses(const Comparison& comparison, const std::vector<RunResult>& ru
       if (const auto other = last_validation(baseline[s])) validation_differences.push_back(*own - *other);
     }
   }
+  const Looks looks = looks_of(comparison, runs.size());
   out.loss = mean(losses);
   if (validations.size() == runs.size()) out.validation = mean(validations);
-  const auto interval = [&](const std::vector<double>& differences) {
-    return looks(comparison, runs.size()) ? sequential_interval(differences) : paired_interval(differences);
-  };
-  out.loss_difference = interval(loss_differences);
-  if (validation_differences.size() == runs.size()) out.validation_difference = interval(validation_differences);
+  out.loss_difference = decide(loss_differences, margin.value, looks).interval;
+  out.validated = validation_differences.size() == runs.size();
+  if (out.validated) out.validation_difference = decide(validation_differences, margin.value, looks).interval;
+  out.losses = out.validated ? validations : losses;
+  out.differences = out.validated ? validation_differences : loss_differences;
+  out.decision = decide(out.differences, margin.value, looks);
+  const auto other = outlier(out.differences);
+  if (!other) return;
+  std::vector<double> rest = out.differences;
+  rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(*other));
+  if (std::fabs(out.differences[*other] - mean(rest)) > margin.value) out.astray = other;
 }
 
 std::string bits_text(const ArmVerdict& v) {
-  return printed("losses differ by up to %.1e, from step %lld on", v.largest_loss, static_cast<long long>(v.first_step)) +
-         (v.tensor.empty() ? "" : printed("; tensors by up to %.1e (%s)", v.largest_tensor, v.tensor.substr(0, 120).c_str()));
+  return printed("losses differ by up to %s, from step %lld on", number_text(v.largest_loss, 2).c_str(),
+                 static_cast<long long>(v.first_step)) +
+         (v.tensor.empty() ? ""
+                           : printed("; tensors by up to %s (%s)", number_text(v.largest_tensor, 2).c_str(), v.tensor.substr(0, 120).c_str()));
 }
 
-void conclude(const Comparison& comparison, const std::vector<Difference>& differences, const Band& band, size_t seeds, ArmVerdict& out) {
+/// The verdict on losses, in words.
+void conclude_losses(const Comparison& comparison, const JudgedMargin& margin, size_t seeds, ArmVerdict& out) {
+  const Decision& d = out.decision;
+  if (seeds < kFewestPairs || !d.interval) {
+    out.sentence = "no verdict, only numbers: " +
+                   (d.interval ? difference_text(out, *d.interval) + basis_text(comparison, seeds)
+                               : printed("the %s losses are ", measure_text(out)) + number_text(out.validation.value_or(out.loss), 4) +
+                                     " beside the baseline") +
+                   (seeds < kFewestPairs ? "; a verdict takes " + std::to_string(kFewestPairs) + " seeds" : "; a loss is not finite");
+    return;
+  }
+  if (d.word == Decision::Word::Same) {
+    out.verdict = Verdict::Same;
+    out.sentence = "the same within " + number_text(d.within, 2) + ": " + difference_text(out, *d.interval) + basis_text(comparison, seeds) +
+                   (margin.value > 0 ? "; the margin is " + margin_text(margin) : "");
+  } else if (d.word == Decision::Word::Undecided) {
+    out.verdict = Verdict::Undecided;
+    out.sentence = "undecided: " + difference_text(out, *d.interval) + basis_text(comparison, seeds);
+    if (d.pairs > 0) out.sentence += "; about " + about(d.pairs) + " seeds would be needed to tell a difference of " + margin_text(margin);
+    else if (margin.value > 0) out.sentence += "; no number of seeds would tell a difference of " + margin_text(margin);
+    else out.sentence += "; training gained nothing, so that no margin follows from it: give one, such as margin = 0.01";
+  } else {
+    const bool better = d.word == Decision::Word::Better;
+    out.verdict = better ? Verdict::Better : Verdict::Worse;
+    out.sentence = std::string(better ? "better" : "worse") + " by " + with_half_text(std::fabs(d.interval->mean), d.interval->half) + ": the " +
+                   measure_text(out) + " loss is " + (better ? "lower" : "higher") + basis_text(comparison, seeds);
+    if (std::fabs(d.interval->mean) - d.interval->half < margin.value)
+      out.sentence += "; it may be less than the margin, " + margin_text(margin);
+  }
+  out.sentence += astray_text(comparison, out);
+}
+
+void conclude(const Comparison& comparison, const std::vector<Difference>& differences, const Band& band, const JudgedMargin& margin,
+              size_t seeds, ArmVerdict& out) {
   if (out.other_steps == 0 && std::all_of(differences.begin(), differences.end(), [](const Difference& d) { return d.identical; })) {
     out.verdict = Verdict::Identical;
     out.sentence = printed("identical to the byte: all losses and %lld tensors, with %zu %s",
@@ -104,18 +184,7 @@ void conclude(const Comparison& comparison, const std::vector<Difference>& diffe
     out.sentence = "the same to rounding: " + bits_text(out);
     return;
   }
-  const std::optional<Interval>& difference = out.validation_difference ? out.validation_difference : out.loss_difference;
-  const char* const what = out.validation_difference ? "validation" : "training";
-  if (seeds < kFewestPairs || !difference) {
-    out.sentence = "no verdict, only numbers: " +
-                   (difference ? difference_text(comparison, what, *difference, seeds)
-                               : printed("the %s losses are %.4g beside the baseline", what, out.validation.value_or(out.loss))) +
-                   (seeds < kFewestPairs ? "; a verdict takes " + std::to_string(kFewestPairs) + " seeds" : "; a loss is not finite");
-    return;
-  }
-  out.verdict = difference->holds(0) ? Verdict::Alike : Verdict::Different;
-  out.sentence =
-      (out.verdict == Verdict::Alike ? "no difference found: " : "different: ") + difference_text(comparison, what, *difference, seeds);
+  conclude_losses(comparison, margin, seeds, out);
 }
 
 }  // namespace
@@ -125,17 +194,38 @@ const char* verdict_name(Verdict verdict) {
     case Verdict::Baseline: return "baseline";
     case Verdict::Identical: return "identical";
     case Verdict::Rounding: return "rounding";
-    case Verdict::Different: return "different";
-    case Verdict::Alike: return "no difference found";
+    case Verdict::Same: return "same";
+    case Verdict::Better: return "better";
+    case Verdict::Worse: return "worse";
+    case Verdict::Undecided: return "undecided";
     case Verdict::Numbers: break;
   }
   return "numbers only";
+}
+
+JudgedMargin margin_of(const Margin& margin, const std::vector<RunResult>& baseline) {
+  JudgedMargin out;
+  std::vector<double> gained;
+  for (const RunResult& run : baseline) {
+    if (run.losses.empty()) continue;
+    const auto start = run.validation.find(0);
+    gained.push_back((start != run.validation.end() ? start->second : run.losses.front()) - last_validation(run).value_or(run.final_loss()));
+  }
+  if (!gained.empty() && std::isfinite(mean(gained))) out.gained = mean(gained);
+  if (margin.nats > 0) {
+    out.value = margin.nats;
+    return out;
+  }
+  out.share = margin.share;
+  out.value = std::max(0.0, margin.share * out.gained.value_or(0));
+  return out;
 }
 
 Result<std::vector<ArmVerdict>> judge(const Comparison& comparison, const std::vector<std::vector<RunResult>>& results,
                                       const std::vector<RunResult>& control) {
   const std::vector<RunResult>& baseline = results.front();
   const Band band = TRY(band_of(baseline, control));
+  const JudgedMargin margin = margin_of(comparison.margin, baseline);
   std::vector<ArmVerdict> out;
   for (size_t a = 0; a < results.size(); ++a) {
     const std::vector<RunResult>& runs = results[a];
@@ -145,7 +235,7 @@ Result<std::vector<ArmVerdict>> judge(const Comparison& comparison, const std::v
       v.resident = std::max(v.resident, run.resident);
       v.skipped += static_cast<int64_t>(run.skipped.size());
     }
-    judge_losses(comparison, runs, baseline, v);
+    judge_losses(comparison, runs, baseline, margin, v);
     time(comparison, runs, baseline, v);
     if (a == 0) {
       v.verdict = Verdict::Baseline;
@@ -174,8 +264,8 @@ Result<std::vector<ArmVerdict>> judge(const Comparison& comparison, const std::v
         break;
       }
     }
-    conclude(comparison, differences, band, runs.size(), v);
-    v.breach = breach_of(*comparison.arms.front().study, *comparison.arms[a].study, v.verdict);
+    conclude(comparison, differences, band, margin, runs.size(), v);
+    v.breach = breach_of(*comparison.arms.front().study, *comparison.arms[a].study, v.verdict, v.decision.apart);
     if (!v.breach.empty()) v.sentence += kBreach + v.breach;
   }
   return out;

@@ -96,7 +96,7 @@ Result<CorpusOptions> read_corpus_options(const DataSpec& spec, const Recipe& re
   out.rows.pack.by_length = TRY(options.boolean("group_by_length")).value_or(false);
   if (out.rows.pack.by_length && out.rows.pack.packing != Packing::None)
     return data_error(spec, "group_by_length groups rows of one document", "write packing = \"none\" beside it");
-  out.rows.seed = recipe.seed;
+  out.rows.seed = recipe.split;
   out.skip_bad = TRY(options.boolean("skip_bad")).value_or(false);
   if (spec.kind == "text") out.separator = TRY(options.text("separator")).value_or("");
   if (spec.kind == "tokens") {
@@ -123,6 +123,7 @@ class Corpus final : public RowStream {
         store_(std::move(store)),
         rows_(std::move(rows)),
         options_(options),
+        seed_(recipe.seed),
         batch_(static_cast<uint64_t>(*recipe.batch)),
         length_(static_cast<uint64_t>(*recipe.length)),
         labels_(recipe.learning.labels),
@@ -175,7 +176,7 @@ class Corpus final : public RowStream {
   uint64_t place(uint64_t row) const {
     const uint64_t epoch = row / this->epoch(), index = row % this->epoch();
     const uint64_t unit = options_.pack.by_length ? batch_ : 1;
-    const Permutation order(this->epoch() / unit, bits64(galley_philox(options_.seed, galley_name_hash("data.text"), epoch), 0));
+    const Permutation order(this->epoch() / unit, bits64(galley_philox(seed_, galley_name_hash("data.text"), epoch), 0));
     return order(index / unit) * unit + index % unit;
   }
 
@@ -207,6 +208,7 @@ class Corpus final : public RowStream {
   TokenStore store_;
   RowFile rows_;
   RowOptions options_;
+  uint64_t seed_;  ///< of the order of rows
   uint64_t batch_, length_;
   Fill labels_;
   int32_t start_;
@@ -228,7 +230,7 @@ Status check_ids(const DataSpec& spec, const TokenStore& store, const TextCodec*
 
 /// How the tokens of a text are masked.
 Result<Masking> masking_of(const DataSpec& spec, const Recipe& recipe, const TextCodec& codec, double share, int64_t vocabulary) {
-  Masking out = {codec.special().mask, share, vocabulary, {}, recipe.seed};
+  Masking out = {codec.special().mask, share, vocabulary, {}, recipe.seed, recipe.split};
   for (const TokenId id : codec.special().all) {
     out.special.resize(std::max(out.special.size(), static_cast<size_t>(id) + 1));
     out.special[static_cast<size_t>(id)] = true;

@@ -11,7 +11,7 @@ namespace galley {
 namespace {
 
 void mask(const BatchRow& row, size_t begin, size_t end, const Masking& masking, RowNumber number) {
-  const int64_t random[2] = {static_cast<int64_t>(masking.seed), static_cast<int64_t>(number.number)};
+  const int64_t random[2] = {static_cast<int64_t>(number.validation ? masking.split : masking.seed), static_cast<int64_t>(number.number)};
   const uint64_t key = galley_random_key(random, galley_name_hash(number.validation ? "data.masked.validation" : "data.masked"));
   const std::span<int32_t> tokens = row.tokens(), labels = row[Fill::MaskedTokens];
   for (size_t s = begin; s < end; ++s) {

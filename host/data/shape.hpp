@@ -28,6 +28,7 @@ struct Masking {
   int64_t vocabulary = 0;     ///< tokens are drawn from [0, vocabulary)
   std::vector<bool> special;  ///< by id: never chosen
   uint64_t seed = 0;
+  uint64_t split = 0;  ///< the seed of rows that are held out
 };
 
 /// Which row of the data it is: what is drawn depends on that alone.

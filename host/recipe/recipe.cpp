@@ -380,6 +380,18 @@ Status Reader::read_uses(const Entry& entry, Recipe* recipe) {
   return ok();
 }
 
+/// A seed that --set gives.
+Status set_seed(const std::map<std::string, std::string>& sets, const char* name, uint64_t* out) {
+  const auto given = sets.find(name);
+  if (given == sets.end()) return ok();
+  const OptionSpec& spec = declared_recipe()["seed"];
+  const auto value = parse_json(given->second, std::string("--set ") + name);
+  if (!value || !value->as<int64_t>() || !spec.range.contains(static_cast<double>(*value->as<int64_t>())))
+    return recipe_error(std::string("--set ") + name + "=" + given->second + ": " + spec.expects());
+  *out = static_cast<uint64_t>(*value->as<int64_t>());
+  return ok();
+}
+
 Status Reader::read(const Entry& entry, Recipe* recipe) {
   if (entry.kind == Entry::Kind::Compare) {
     const auto wanted = recipe->sets.find("variant");
@@ -391,6 +403,11 @@ Status Reader::read(const Entry& entry, Recipe* recipe) {
     // A seed that a variant says is added to the comparison's: its runs draw other numbers than the others'.
     const auto own = variant.options.find("seed");
     if (own != variant.options.end() && recipe->sets.contains("seed")) recipe->seed += static_cast<uint64_t>(*own->second.as<int64_t>());
+    // All seeds and variants are held against the same documents.
+    if (recipe->sets.contains("split")) return ok();
+    const auto common = entry.options.find("seed");
+    const int64_t* said = common == entry.options.end() ? nullptr : common->second.as<int64_t>();
+    recipe->split = spec.resplit ? recipe->seed : said ? static_cast<uint64_t>(*said) : Recipe().split;
     return ok();
   }
   const Fields fields = fields_of(entry, "the recipe");
@@ -399,13 +416,9 @@ Status Reader::read(const Entry& entry, Recipe* recipe) {
   TRY_STATUS(read_data(*TRY(entry_of(fields, "data", Entry::Kind::Data, "data.text { files = { … } }")), &recipe->data));
   TRY_STATUS(read_numbers(fields, recipe));
   TRY_STATUS(read_uses(entry, recipe));
-  if (const auto seed = recipe->sets.find("seed"); seed != recipe->sets.end()) {
-    const OptionSpec& spec = declared_recipe()["seed"];
-    const auto value = parse_json(seed->second, "--set seed");
-    if (!value || !value->as<int64_t>() || !spec.range.contains(static_cast<double>(*value->as<int64_t>())))
-      return recipe_error("--set seed=" + seed->second + ": " + spec.expects());
-    recipe->seed = static_cast<uint64_t>(*value->as<int64_t>());
-  }
+  TRY_STATUS(set_seed(recipe->sets, "seed", &recipe->seed));
+  recipe->split = recipe->seed;
+  TRY_STATUS(set_seed(recipe->sets, "split", &recipe->split));
   if (const auto control = recipe->sets.find("control"); control != recipe->sets.end()) {
     if (control->second != "true" && control->second != "false")
       return recipe_error("--set control=" + control->second + ": true or false");

@@ -105,6 +105,7 @@ struct Recipe {
   double epochs = 0;                     ///< 0: the recipe says steps
   Place epochs_place;                    ///< where it says epochs
   uint64_t seed = 1;
+  uint64_t split = 1;    ///< the seed that decides which documents are held out, and how they are masked
   bool control = false;  ///< the same run with other rounding errors: gradients are computed at 3/4 of the loss, and divided by it
   Validation validate;
   Saving save;
@@ -157,17 +158,29 @@ struct Budget {
   bool operator==(const Budget&) const = default;
 };
 
+/// The difference of losses that matters to who compares: in nats, or as a share of what training has gained.
+struct Margin {
+  double nats = 0;  ///< 0: the share counts
+  double share = 0.02;
+};
+/// "0.01" or "5%"; nothing if it is neither.
+std::optional<Margin> margin_named(const std::string& text);
+inline constexpr const char* kMarginExpected = "nats of loss, such as 0.01, or a share of what training gains, such as \"5%\"";
+
 /// A recipe file that returns compare { … }.
 struct CompareSpec {
   std::vector<std::string> variants;  ///< by name, the baseline first
   std::vector<int64_t> seeds;         ///< each once
   int64_t turns = 1;
   bool sequential = false;
+  bool resplit = false;  ///< each seed holds out other documents
+  Margin margin;
   std::optional<Budget> budget;  ///< none: the recipe says steps
 };
 
 /// What the file compares; nothing where it returns one recipe. read_recipe() gives a variant of it by the argument "variant", and one of
-/// the seeds by the argument "seed", which any recipe takes. Under a budget the argument "budget" is the number of steps; "trial" is that
+/// the seeds by the argument "seed", which any recipe takes; what is held out follows from the comparison's own seed, or from the argument
+/// "split", which any recipe takes, too. Under a budget the argument "budget" is the number of steps; "trial" is that
 /// of a run for its time alone, which neither validates nor saves a model.
 /// [main-thread]
 Result<std::optional<CompareSpec>> read_compare(const std::filesystem::path& path, const RecipeOptions& options);

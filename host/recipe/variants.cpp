@@ -42,6 +42,14 @@ Result<std::optional<Budget>> budget_of(const Fields& fields) {
 
 }  // namespace
 
+std::optional<Margin> margin_named(const std::string& text) {
+  const bool share = text.ends_with('%');
+  const auto value = parse_json(text.substr(0, text.size() - share), "margin");
+  double number = 0;
+  if (!value || !value->number(&number) || !(number > 0) || number > (share ? 100 : 1e6)) return std::nullopt;
+  return share ? Margin{0, number / 100} : Margin{number, 0};
+}
+
 Result<CompareSpec> compare_spec(const Entry& comparison, const Fields& fields) {
   const Declared& declared = declared_compare();
   std::vector<OptionSpec> known = declared_recipe().options;
@@ -79,6 +87,14 @@ Result<CompareSpec> compare_spec(const Entry& comparison, const Fields& fields) 
   const Value turns = TRY(fields.take(declared["turns"]));
   out.turns = *turns.as<int64_t>();
   out.sequential = *TRY(fields.take(declared["sequential"])).as<bool>();
+  out.resplit = *TRY(fields.take(declared["resplit"])).as<bool>();
+  if (const Value* margin = fields.find("margin")) {
+    const auto* text = margin->as<std::string>();
+    double nats = 0;
+    const auto read = text ? margin_named(*text) : margin->number(&nats) ? margin_named(to_json(*margin)) : std::nullopt;
+    if (!read) return fields.wrong("margin", declared["margin"].expects());
+    out.margin = *read;
+  }
   out.budget = TRY(budget_of(fields));
   return out;
 }

@@ -12,6 +12,7 @@
 #include "host/data/cache.hpp"
 #include "host/session/run_directory.hpp"
 #include "host/session/run_lock.hpp"
+#include "host/session/run_result.hpp"
 
 namespace galley {
 namespace {
@@ -75,7 +76,7 @@ bool exported(const Program& program, const fs::path& directory) {
     if (i.action == Action::Write && !fs::exists(directory / i.file, error)) return false;
   for (const Document& d : program.documents)
     if (!fs::exists(directory / d.file, error)) return false;
-  return true;
+  return fs::exists(directory / kResultFile, error);
 }
 
 // ---- Choices of kernels: the run's own, and those of all runs on such a machine ----
@@ -121,7 +122,9 @@ Status export_run(Session& session, const fs::path& directory, const TrainOption
   const auto best = session.study().recipe.save.best ? TRY(find_latest(directory / best_folder)) : std::optional<fs::path>();
   if (best) TRY_STATUS(session.load_weights(*best));
   TRY_STATUS(session.export_model(directory));
-  if (!session.study().recipe.save.best) return ok();
+  const Recipe& recipe = session.study().recipe;
+  TRY_STATUS(write_result(directory, recipe.text, recipe.sets, session.executor().exported()));
+  if (!recipe.save.best) return ok();
   return tell(options, [&](Observer& o) {
     return o.note(best ? "exported from the best state: " + loss_text(said)
                        : "exported from the last step: no validation had a finite loss");

@@ -127,6 +127,60 @@ TEST(Statistics, LooksBehindEverySeedKeepTheError) {
   EXPECT_LT(clear.length, 6);
 }
 
+/// How often decide() says a word of n differences that are normal around `effect` with deviation 1.
+double said(Decision::Word word, size_t n, double effect, double margin, std::mt19937_64& random) {
+  constexpr int experiments = 1500;
+  std::normal_distribution<double> normal(effect, 1);
+  int count = 0;
+  for (int i = 0; i < experiments; ++i) {
+    std::vector<double> differences(n);
+    for (double& d : differences) d = normal(random);
+    count += decide(differences, margin).word == word;
+  }
+  return static_cast<double>(count) / experiments;
+}
+
+TEST(Statistics, DecisionsKeepTheirErrors) {
+  std::mt19937_64 random(20261126);
+  using Word = Decision::Word;
+  // At the margin itself, "the same" is wrong in at most one case of twenty; without a difference, "better" is, too.
+  for (const size_t n : {5, 20}) EXPECT_LT(said(Word::Same, n, 1.5, 1.5, random), 0.07) << n;
+  EXPECT_LT(said(Word::Better, 5, 0, 0.1, random), 0.045);
+  EXPECT_GT(said(Word::Worse, 8, 3, 0.1, random), 0.99);
+  EXPECT_EQ(said(Word::Better, 8, 3, 0.1, random), 0);
+}
+
+TEST(Statistics, SoManyPairsAreNeeded) {
+  std::mt19937_64 random(20261127);
+  for (const double margin : {1.0, 0.7}) {
+    const size_t n = pairs_needed(1, margin);
+    EXPECT_NEAR(said(Decision::Word::Same, n, 0, margin, random), 0.8, 0.06) << margin << ": " << n;
+    EXPECT_GT(paired_power(n, margin), 0.7) << margin;
+    EXPECT_GT(pairs_needed(1, margin, Looks::AfterEach), n);
+  }
+  EXPECT_EQ(pairs_needed(1, 0), 0);
+  EXPECT_EQ(pairs_needed(1, 1e-6), 0);
+  EXPECT_EQ(pairs_needed(0, 1), 2);
+}
+
+TEST(Statistics, Outlier) {
+  EXPECT_EQ(outlier(std::vector<double>{-0.24, -0.32, 1.21, -0.20, -0.35}), 2);
+  EXPECT_FALSE(outlier(std::vector<double>{-0.24, -0.32, -0.1, -0.20, -0.35}));
+  EXPECT_FALSE(outlier(std::vector<double>{0, 0, 9}));
+  EXPECT_FALSE(outlier(std::vector<double>{1, 1, 1, 1, 1}));
+  EXPECT_EQ(outlier(std::vector<double>{1, 1, 1, 1, 1.5}), 4);
+  // Of normal differences one of a hundred series has one.
+  std::mt19937_64 random(20261128);
+  std::normal_distribution<double> normal(0, 1);
+  int found = 0;
+  for (int i = 0; i < 10000; ++i) {
+    std::vector<double> differences(8);
+    for (double& d : differences) d = normal(random);
+    found += outlier(differences).has_value();
+  }
+  EXPECT_NEAR(found, 100, 35);
+}
+
 TEST(Statistics, Median) {
   EXPECT_FALSE(median(std::vector<double>{}));
   EXPECT_EQ(median(std::vector<double>{3}), 3);
