@@ -27,7 +27,7 @@ Status command_fit(const CommandLine& a) {
     if (done == all) live.clear();
     else if (live.due(0.1)) live.show(text);
   }));
-  print_lines(fit_table(result, memory, prose_columns()));
+  print_lines(fit_table(result, memory, prose_columns(), a.has("--all") ? Rows::All : Rows::Best));
   if (!file) return ok();
   if (result.chosen == SIZE_MAX)
     return {Error{Exit::DoesNotFit, "nothing that " + recipe.string() + " offers fits " + bytes_text(memory), "--write wrote nothing"}};

@@ -45,6 +45,11 @@ void print_strategy(const Plugin& plugin, const StrategySpec& s) {
   print_lines("%s - %s\n", s.name.c_str(), s.summary.c_str());
   if (!s.source.empty()) print_lines("  source     %s\n", s.source.c_str());
   print_lines("  result     %s\n", exactness_text(s.exactness));
+  for (const MeasuredLoss& loss : s.losses) {
+    std::string when;
+    for (const auto& [option, any] : loss.when) when += (when.empty() ? ", with " : ", ") + option + " = " + value_text(any.front());
+    print_lines("  measured   a loss higher by %g nats%s\n", loss.nats, when.c_str());
+  }
   if (const std::string against = s.against.text(); !against.empty()) print_lines("  against    %s\n", against.c_str());
   print_lines("  plugin     %s %s, %s\n", plugin.manifest.id.c_str(), plugin.manifest.version.c_str(), plugin.manifest.folder().c_str());
   if (s.options.empty()) return;

@@ -11,6 +11,7 @@
 #include "host/base/file.hpp"
 #include "host/base/ordered.hpp"
 #include "host/base/pool.hpp"
+#include "host/base/json.hpp"
 #include "host/base/units.hpp"
 #include "host/compare/arms.hpp"
 #include "host/compare/printed.hpp"
@@ -78,6 +79,24 @@ class Combinations {
   std::vector<Combination> all_;
 };
 
+/// Strategies that declare to leave everything as it would be without them, and what they take, change no result but for rounding.
+bool changes_result(const StrategySpec& spec) { return spec.exactness == Exactness::Approximate || spec.against.arm != Against::Arm::Without; }
+
+std::string result_of(const Study& s) {
+  std::string out = std::to_string(s.program.rows * s.program.micro_batches) + " " + std::to_string(s.program.length) + "\n";
+  for (const auto& strategy : s.loaded) {
+    if (!changes_result(strategy->spec())) continue;
+    out += strategy->name();
+    for (const auto& [name, value] : strategy->options().values()) {
+      const auto* foreign = value.as<Foreign>();
+      out += " " + name + "=" + (foreign ? foreign->written() : to_json(value));
+    }
+    out += "\n";
+  }
+  for (const Trained& trained : s.program.trained) out += trained.name + "\n";
+  return out;
+}
+
 void plan(const fs::path& recipe, StudyOptions options, int64_t memory, FitVariant& v) {
   if (!v.choices.empty()) options.sets["choices"] = choices_text(v.choices);
   const Result<std::unique_ptr<Study>> made = study(recipe, options);
@@ -93,21 +112,80 @@ void plan(const fs::path& recipe, StudyOptions options, int64_t memory, FitVaria
   v.seconds = step_seconds(s.program, s.target);
   const auto positions = static_cast<double>(s.program.rows * s.program.length * s.program.micro_batches);
   v.speed = v.seconds > 0 ? positions / v.seconds : 0;
-  for (const auto& strategy : s.loaded) v.exactness = std::max(v.exactness, strategy->spec().exactness);
+  for (const auto& strategy : s.loaded) {
+    v.exactness = std::max(v.exactness, strategy->spec().exactness);
+    v.loss += strategy->spec().loss(strategy->options().values());
+  }
+  v.result = result_of(s);
   v.fits = v.bytes <= memory;
 }
 
-bool as_good(const FitVariant& a, const FitVariant& b) { return a.bytes <= b.bytes && a.speed >= b.speed && a.exactness <= b.exactness; }
-
-/// Sorted by bytes: marks what nothing else beats.
-void mark_front(std::vector<FitVariant>& variants) {
-  std::vector<FitVariant*> front;
-  for (FitVariant& v : variants) {
-    if (!v.refusal.empty()) continue;
-    if (std::any_of(front.begin(), front.end(), [&](const FitVariant* f) { return as_good(*f, v); })) continue;
-    v.best = true;
-    front.push_back(&v);
+/// The choice at each one_of, from 1; 1 also where it is not asked for.
+std::vector<size_t> choices_of(const FitVariant& v, const std::vector<int>& lines) {
+  std::vector<size_t> out;
+  for (const int line : lines) {
+    const auto chosen = v.choices.find(line);
+    out.push_back(chosen == v.choices.end() ? 1 : chosen->second);
   }
+  return out;
+}
+
+/// Of which one_of items lead to different results, whatever else is chosen.
+std::vector<bool> decides_result(const std::vector<FitVariant>& variants, const std::vector<int>& lines) {
+  std::vector<bool> out;
+  for (size_t k = 0; k < lines.size(); ++k) {
+    std::map<std::vector<size_t>, std::set<std::string>> results;
+    for (const FitVariant& v : variants) {
+      if (!v.refusal.empty()) continue;
+      std::vector<size_t> others = choices_of(v, lines);
+      others[k] = 0;
+      results[others].insert(v.result);
+    }
+    out.push_back(std::any_of(results.begin(), results.end(), [](const auto& r) { return r.second.size() > 1; }));
+  }
+  return out;
+}
+
+/// A variant that fits.
+struct Candidate {
+  std::vector<size_t> wanted, choices;  ///< by one_of: those that decide what is computed, and all
+  size_t at;
+};
+
+std::vector<Candidate> candidates_of(const std::vector<FitVariant>& variants, const std::vector<int>& lines) {
+  const std::vector<bool> deciding = decides_result(variants, lines);
+  std::vector<Candidate> out;
+  for (size_t i = 0; i < variants.size(); ++i) {
+    if (!variants[i].fits) continue;
+    Candidate& one = out.emplace_back(Candidate{{}, choices_of(variants[i], lines), i});
+    for (size_t k = 0; k < lines.size(); ++k)
+      if (deciding[k]) one.wanted.push_back(one.choices[k]);
+  }
+  return out;
+}
+
+/// The fastest; of those that are as fast, what the recipe offers first.
+size_t fastest_of(const std::vector<FitVariant>& variants, std::vector<Candidate> candidates) {
+  double fastest = 0;
+  for (const Candidate& c : candidates) fastest = std::max(fastest, variants[c.at].speed);
+  std::erase_if(candidates, [&](const Candidate& c) { return variants[c.at].speed < (1 - kAsFast) * fastest; });
+  return std::ranges::min(candidates, {}, &Candidate::choices).at;
+}
+
+/// Of each result the fastest that fits, and what takes least. Variants are sorted by bytes.
+void mark_best(std::vector<FitVariant>& variants, const std::vector<Candidate>& fitting) {
+  std::set<std::string> seen;
+  for (FitVariant& v : variants) v.best = v.refusal.empty() && seen.insert(v.result).second;
+  std::map<std::string, std::vector<Candidate>> by_result;
+  for (const Candidate& c : fitting) by_result[variants[c.at].result].push_back(c);
+  for (const auto& [result, same] : by_result) variants[fastest_of(variants, same)].best = true;
+}
+
+size_t choose(const std::vector<FitVariant>& variants, std::vector<Candidate> fitting) {
+  if (fitting.empty()) return SIZE_MAX;
+  const auto wanted = std::ranges::min(fitting, {}, &Candidate::wanted).wanted;
+  std::erase_if(fitting, [&](const Candidate& c) { return c.wanted != wanted; });
+  return fastest_of(variants, std::move(fitting));
 }
 
 /// The name of the strategy that an item is, as in use "NAME" { … }.
@@ -118,6 +196,12 @@ std::string strategy_of(std::string_view item) {
 }
 
 bool is_nothing(std::string_view item) { return item == "false" || item == "nil"; }
+
+/// "adapter" for the text "adapter", yes for true; others as they are written.
+std::string as_said(std::string_view item) {
+  const bool text = item.size() > 2 && (item.front() == '"' || item.front() == '\'') && item.find(item.front(), 1) == item.size() - 1;
+  return item == "true" ? "yes" : std::string(text ? item.substr(1, item.size() - 2) : item);
+}
 
 /// How a one_of is called, and its items, in a table.
 struct Shown {
@@ -137,7 +221,7 @@ Shown shown(const SourceMap::Call& call) {
   for (const std::string_view item : call.items) {
     const size_t brace = item.find('{');
     if (is_nothing(item)) out.items.emplace_back("no");
-    else if (strategies.empty()) out.items.emplace_back(item);
+    else if (strategies.empty()) out.items.push_back(as_said(item));
     else if (some == 1) out.items.emplace_back("yes");
     else if (strategies.size() == some) out.items.push_back(strategy_of(item));
     else if (brace != std::string_view::npos)
@@ -169,7 +253,7 @@ Result<FitResult> fit(const fs::path& recipe, const StudyOptions& options, int64
   std::vector<Combination>& all = combinations.all();
   if (all.size() == 1 && all.front().variant.choices.empty())
     return recipe_error(recipe.string() + ": the recipe offers nothing to choose from",
-                        "write one_of { … } where there is a choice, such as batch = one_of { 1, 2, 4, 8 }");
+                        "write one_of { … } where there is a choice, such as rank = one_of { 64, 16, 4 }");
 
   FitResult out;
   std::vector<Shown> columns;
@@ -226,26 +310,24 @@ Result<FitResult> fit(const fs::path& recipe, const StudyOptions& options, int64
   for (Combination& one : all) out.variants.push_back(std::move(one.variant));
   std::stable_sort(out.variants.begin(), out.variants.end(), [](const FitVariant& a, const FitVariant& b) {
     if (a.refusal.empty() != b.refusal.empty()) return a.refusal.empty();
-    return a.bytes != b.bytes ? a.bytes < b.bytes : a.speed != b.speed ? a.speed > b.speed : a.exactness < b.exactness;
+    return a.bytes != b.bytes ? a.bytes < b.bytes : a.speed != b.speed ? a.speed > b.speed : a.loss < b.loss;
   });
-  mark_front(out.variants);
-  for (size_t i = 0; i < out.variants.size(); ++i) {
-    const FitVariant& v = out.variants[i];
-    if (!v.fits || !v.best) continue;
-    if (out.chosen == SIZE_MAX || v.speed > out.variants[out.chosen].speed) out.chosen = i;
-  }
+  const std::vector<Candidate> fitting = candidates_of(out.variants, {lines.begin(), lines.end()});
+  mark_best(out.variants, fitting);
+  out.chosen = choose(out.variants, fitting);
+  if (out.chosen != SIZE_MAX) out.variants[out.chosen].best = true;
   return out;
 }
 
 namespace {
 
 /// Columns of what is chosen from each offer: what it needs, and where there is not so much room, the widest have less.
-std::vector<size_t> widths_of(const FitResult& result, size_t room) {
+std::vector<size_t> widths_of(const FitResult& result, size_t room, Rows rows) {
   std::vector<size_t> out;
   for (size_t o = 0; o < result.offers.size(); ++o) {
     size_t width = display_width(result.offers[o]);
     for (const FitVariant& v : result.variants)
-      if (v.best) width = std::max(width, std::min<size_t>(display_width(v.said[o]), 36));
+      if (v.best || rows == Rows::All) width = std::max(width, std::min<size_t>(display_width(v.said[o]), 36));
     out.push_back(width);
   }
   const auto taken = [&] { return std::accumulate(out.begin(), out.end(), 2 * out.size()); };
@@ -258,10 +340,10 @@ std::vector<size_t> widths_of(const FitResult& result, size_t room) {
 
 }  // namespace
 
-std::string fit_table(const FitResult& result, int64_t memory, size_t columns) {
-  constexpr size_t numbers = 38;  // columns before what is chosen
-  const std::vector<size_t> widths = widths_of(result, std::max(columns, numbers + 20) - numbers);
-  std::string out = printed("   %10s %11s  %-11s", "memory", "positions/s", "exactness");
+std::string fit_table(const FitResult& result, int64_t memory, size_t columns, Rows rows) {
+  constexpr size_t numbers = 46;  // columns before what is chosen
+  const std::vector<size_t> widths = widths_of(result, std::max(columns, numbers + 20) - numbers, rows);
+  std::string out = printed("   %10s %11s  %-11s  %6s", "memory", "positions/s", "exactness", "loss");
   for (size_t o = 0; o < result.offers.size(); ++o) out += "  " + left_in(result.offers[o], widths[o]);
   out.erase(out.find_last_not_of(' ') + 1);
   out += "\n";
@@ -275,22 +357,23 @@ std::string fit_table(const FitResult& result, int64_t memory, size_t columns) {
       if (!v.too_large) ++reasons[v.refusal];
       continue;
     }
-    if (!v.best) {
+    if (!v.best && rows == Rows::Best) {
       ++worse;
       continue;
     }
-    std::string line = printed(" %c %10s %11.4g  %-11s",
+    std::string line = printed(" %c %10s %11s  %-11s  %6s",
                                i == result.chosen ? '>'
                                : v.fits           ? '+'
                                                   : '-',
-                               bytes_text(v.bytes).c_str(), v.speed, exactness_name(v.exactness));
+                               bytes_text(v.bytes).c_str(), count_text(v.speed).c_str(), exactness_name(v.exactness),
+                               v.loss > 0 ? printed("+%.3f", v.loss).c_str() : "");
     for (size_t o = 0; o < v.said.size(); ++o) line += "  " + left_in(v.said[o].empty() ? "-" : v.said[o], widths[o]);
     line.erase(line.find_last_not_of(' ') + 1);
     out += line + "\n";
   }
-  out += printed("%zu combinations: > the fastest that fits %s, + others that fit, - does not; ", result.variants.size(),
-                 bytes_text(memory).c_str());
-  out += printed("%zu need more, %zu are in nothing better than one above", over, worse);
+  out += printed("%zu combinations: > chosen, + others that fit %s, - does not; %zu need more", result.variants.size(),
+                 bytes_text(memory).c_str(), over);
+  if (worse > 0) out += printed(", %zu more compute the same as one above (--all)", worse);
   out += refused ? printed(", %zu cannot work:\n", refused) : "\n";
   constexpr size_t most_reasons = 5;
   std::vector<std::pair<size_t, std::string>> sorted;
@@ -301,11 +384,39 @@ std::string fit_table(const FitResult& result, int64_t memory, size_t columns) {
   return out;
 }
 
+namespace {
+
+/// Behind the comment with which a text begins, and the blank lines after it.
+size_t end_of_head(const std::string& text) {
+  size_t at = 0;
+  while (at < text.size()) {
+    const size_t first = text.find_first_not_of(" \t", at), end = std::min(text.find('\n', at), text.size() - 1);
+    if (first == std::string::npos || (text[first] != '\n' && text.compare(first, 2, "--") != 0) || text.compare(first, 4, "--[[") == 0) break;
+    at = end + 1;
+  }
+  return at;
+}
+
+/// Where [begin, end) of a text is an entry of a table in a line of its own, which may go: the range with its comma and its comment.
+std::optional<std::pair<size_t, size_t>> own_entry(const std::string& text, size_t begin, size_t end) {
+  const size_t before = text.find_last_not_of(" \t\r\n", begin - 1);
+  const size_t line = text.find_last_of('\n', begin);
+  const size_t comma = text.find_first_not_of(" \t\r\n", end);
+  if (begin == 0 || before == std::string::npos || line == std::string::npos || before > line || comma == std::string::npos) return {};
+  if (std::string_view("{,;").find(text[before]) == std::string::npos || (text[comma] != ',' && text[comma] != ';')) return {};
+  const size_t next = text.find_first_not_of(" \t", comma + 1);
+  const bool ends = next == std::string::npos || text[next] == '\n' || text.compare(next, 2, "--") == 0;
+  if (!ends) return {};
+  return std::pair(line, std::min(text.find('\n', comma), text.size()));
+}
+
+}  // namespace
+
 Result<std::string> fitted_recipe(const fs::path& recipe, const FitVariant& variant, int64_t memory) {
   const std::string text = TRY(read_text(recipe, kMostText));
-  std::string out =
-      printed("-- Chosen by galley fit for %s: %s planned, %.4g positions a second by the target's figures; exactness: %s.\n-- ",
-              bytes_text(memory).c_str(), bytes_text(variant.bytes).c_str(), variant.speed, exactness_name(variant.exactness));
+  std::string out = "-- Chosen by galley fit from " + recipe.filename().string() + ", whose head says what its arguments are, for " +
+                    bytes_text(memory) + ".\n-- " + bytes_text(variant.bytes) + " planned, " + count_text(variant.speed) +
+                    " positions/s by the target's figures; exactness: " + exactness_name(variant.exactness) + ".\n-- ";
   bool first = true;
   for (const auto& [owner, bytes] : variant.owners) {
     if (bytes == 0) continue;
@@ -313,7 +424,7 @@ Result<std::string> fitted_recipe(const fs::path& recipe, const FitVariant& vari
     first = false;
   }
   out += " at the peak.\n";
-  size_t at = 0;
+  size_t at = end_of_head(text);
   for (const SourceMap::Call& call : SourceMap(text).calls("one_of")) {
     const auto begin = static_cast<size_t>(call.text.data() - text.data());
     if (begin < at) continue;  // inside of another one, and written with it
@@ -321,8 +432,14 @@ Result<std::string> fitted_recipe(const fs::path& recipe, const FitVariant& vari
     const size_t index = chosen == variant.choices.end() ? 1 : chosen->second;
     if (index > call.items.size())
       return recipe_error(recipe.string() + ":" + std::to_string(call.line) + ": one_of is not a list of values");
+    const std::string_view item = call.items[index - 1];
+    if (const auto line = is_nothing(item) ? own_entry(text, begin, begin + call.text.size()) : std::nullopt) {
+      out += text.substr(at, line->first - at);
+      at = line->second;
+      continue;
+    }
     out += text.substr(at, begin - at);
-    out += call.items[index - 1];
+    out += item;
     at = begin + call.text.size();
   }
   return out + text.substr(at);

@@ -38,11 +38,13 @@ double instruction_seconds(const Program& program, const Instruction& code, cons
     return static_cast<double>(from.bytes()) / (in ? class_of(from).in_bandwidth : class_of(to).out_bandwidth);
   }
   if (code.action != Action::Kernel) return 0;
-  double bytes = 0;
+  double bytes = 0, unpacked = 0;
+  for (const Operand& o : code.inputs)
+    if (o.format) unpacked += 2.0 * static_cast<double>(o.bytes());
   for (const auto* operands : {&code.inputs, &code.outputs})
     for (const Operand& o : *operands)
       if (o.present() && (operands == &code.outputs || !o.inner)) bytes += static_cast<double>(o.bytes());
-  return std::max(code.flops / target.peak_flops(arithmetic_of(code)), bytes / target.bandwidth());
+  return std::max(code.flops / target.peak_flops(arithmetic_of(code)), bytes / target.bandwidth()) + unpacked / target.bandwidth();
 }
 
 double segment_seconds(const Program& program, SegmentKind kind, const Target& target) {

@@ -145,6 +145,7 @@ class Reader {
   std::vector<FacetRule> read_facets(const toml::table& table, const char* key, const StrategySpec& strategy);
   std::map<std::string, List> read_when(const toml::table& table, const StrategySpec& strategy);
   Against read_against(const toml::table& table, const StrategySpec& strategy);
+  std::vector<MeasuredLoss> read_losses(const toml::table& table, const StrategySpec& strategy);
 
   std::filesystem::path file_;
   std::optional<Error> error_;
@@ -226,7 +227,7 @@ StrategySpec Reader::read_strategy(const toml::table& table) {
   if (!is_name(out.name, "._-"))
     fail(*table.get("name"), "'name' must be lower-case letters, digits, '.', '_' and '-', not '" + out.name + "'");
   const std::string where = "strategy '" + out.name + "'";
-  only(table, where, {"name", "summary", "source", "exactness", "against", "option", "provides", "needs", "config"});
+  only(table, where, {"name", "summary", "source", "exactness", "against", "option", "provides", "needs", "config", "loss"});
   out.summary = string(table, "summary", where, true);
   out.source = string(table, "source", where);
   const std::string exactness = string(table, "exactness", where, true);
@@ -242,6 +243,7 @@ StrategySpec Reader::read_strategy(const toml::table& table) {
   out.provides = read_facets(table, "provides", out);
   out.needs = read_facets(table, "needs", out);
   out.against = read_against(table, out);
+  out.losses = read_losses(table, out);
   out.config = strings(table, "config");
   return out;
 }
@@ -410,6 +412,26 @@ Against Reader::read_against(const toml::table& table, const StrategySpec& strat
   return out;
 }
 
+std::vector<MeasuredLoss> Reader::read_losses(const toml::table& table, const StrategySpec& strategy) {
+  std::vector<MeasuredLoss> out;
+  const toml::node* node = table.get("loss");
+  if (!node) return out;
+  const auto nats_of = [&](const toml::node* at, const toml::node& place) {
+    double nats = 0;
+    if (!at || !toml_value(*at).number(&nats) || !(nats >= 0)) fail(place, "a 'loss' is a number of nats of at least 0");
+    return nats;
+  };
+  if (!node->as_array()) {
+    out.push_back({nats_of(node, *node), {}});
+    return out;
+  }
+  each(table, "loss", [&](const toml::table& entry) {
+    only(entry, "'loss' of " + strategy.name, {"nats", "when"});
+    out.push_back({nats_of(entry.get("nats"), entry), read_when(entry, strategy)});
+  });
+  return out;
+}
+
 }  // namespace
 
 bool Requirement::met_by(const std::string& version) const { return numbers_of_version(version) >= least; }
@@ -453,6 +475,11 @@ std::string Against::text() const {
   for (size_t i = 0; i < unless.size(); ++i) out += (i == 0 ? ", unless `" : " or `") + unless[i] + "`";
   if (!unless.empty()) out += " is given";
   return out;
+}
+
+double StrategySpec::loss(const Table& given) const {
+  const auto found = std::find_if(losses.begin(), losses.end(), [&](const MeasuredLoss& l) { return fulfilled(l.when, given); });
+  return found == losses.end() ? 0 : found->nats;
 }
 
 const OptionSpec* StrategySpec::option(std::string_view option_name) const {

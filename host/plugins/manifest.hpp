@@ -36,6 +36,8 @@
 //                                     #   within = 0.1              of "approximate": the most that losses and gradients may differ,
 //                                     #                             and updates where gradients are the same
 //                                     #   when = { option = [1] }   only then; unless = ["path"]: only where these options are not given
+//   loss = 0.141                      # optional: by how many nats the loss was higher with it, of a measurement that its page names; or by
+//                                     # options, the first that holds: [{ nats = 0.19, when = { type = "fp4" } }, { nats = 0.14 }]
 //   provides = [{ facet = "window", value = "micro-batches", when = { steps = [2, 3] } }]   # `when` is optional: any of these values
 //   needs = [{ facet = "update" }]    # what another strategy of the recipe has to provide; with `value`: this one
 //   config = ["quantization_config"]  # keys of a model's config.json that describe what this strategy has saved
@@ -95,18 +97,27 @@ struct Against {
   std::string text() const;
 };
 
+/// What a strategy costs, as measured.
+struct MeasuredLoss {
+  double nats = 0;                   ///< by which the loss was higher
+  std::map<std::string, List> when;  ///< as a facet's
+};
+
 struct StrategySpec {
   std::string name;
   std::string summary;
   std::string source;  ///< the paper, or the implementation that defines it
   Exactness exactness = Exactness::Bits;
   Against against;
+  std::vector<MeasuredLoss> losses;
   std::vector<OptionSpec> options;
   std::vector<FacetRule> provides, needs;
   std::vector<std::string> config;  ///< keys of a model's config.json that a run with this strategy understands
   int line = 0;
 
   const OptionSpec* option(std::string_view option_name) const;
+  /// The measured loss with these options, defaults included; 0 where none is known.
+  double loss(const Table& given) const;
 };
 
 struct KernelLibrary {

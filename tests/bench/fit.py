@@ -2,11 +2,12 @@
 """The speed that `galley fit` says of a recipe, beside the measured one: does it put recipes into the right order, and how far is it off?
 
 Usage: tests/bench/fit.py GALLEY [--model DIR] [--length 128] [--steps 6] [--rounds 3] [--device cpu] [--target FILE] [--processor-time]
-Fifteen stacks of scripts/fit.lua's strategies, of a Llama with 12 M parameters that is made here, or of DIR's model with random tokens. Each round trains each recipe for some
+Seventeen stacks of scripts/fit.lua's strategies, of a Llama with 12 M parameters that is made here, or of DIR's model with random tokens. Each round trains each recipe for some
 steps, in turn, in a process of its own; a round's first step is left out, and the median of all others counts. With --processor-time, for a machine with other work: the time
 on the processor, with one thread, of so many steps more; the least of all rounds counts.
 Prints a table, with the quotient of estimate and measurement, the same held against the median of all quotients (an estimate takes every launch at the target's peak, so that all
-are too high by some factor), and Spearman's rank correlation of the two speeds. Asserts nothing.
+are too high by some factor), and Spearman's rank correlation of the two speeds. Exit code 1 if an estimate turns around a pair that people choose between: 4 bits and
+the same without them, recomputation and without.
 """
 import argparse
 import json
@@ -49,6 +50,8 @@ stacks = {
     'lora, recomputed': (1, 1, lora, recompute, adamw),
     'lora, bf16': (1, 1, bf16, lora, adamw),
     'lora, nf4': (1, 1, nf4, lora, adamw),
+    'lora, bf16, recomputed': (1, 1, bf16, lora, recompute, adamw),
+    'lora, nf4, bf16': (1, 1, bf16, nf4, lora, adamw),
     'lora, nf4, bf16, recomputed': (1, 1, bf16, nf4, lora, recompute, adamw),
 }
 machine = ['--device', options.device, *(['--target', options.target] if options.target else [])]
@@ -102,3 +105,10 @@ n = len(stacks)
 off = [abs(q / usual - 1) for q in quotients.values()]
 print(f'\n{n} recipes, Spearman rank correlation {1 - 6 * sum((x - y) ** 2 for x, y in zip(a, b)) / (n * (n * n - 1)):.3f}; the median of the quotients is {usual:.2f}, '
       f'and beside it estimates are off by {statistics.median(off):.0%} in the middle, {max(off):.0%} at most')
+pairs = [('lora', 'lora, nf4'), ('lora, bf16', 'lora, nf4, bf16'), ('lora, bf16, recomputed', 'lora, nf4, bf16, recomputed'), ('full', 'full, recomputed'),
+         ('lora', 'lora, recomputed'), ('lora, bf16', 'lora, bf16, recomputed'), ('lora, bf16', 'lora'), ('lora', 'full'), ('full, bf16', 'full')]
+turned = [(x, y) for x, y in pairs if (estimated[x] > estimated[y]) != (speeds[x] > speeds[y]) and abs(speeds[x] / speeds[y] - 1) > 0.03]
+for x, y in turned:
+    print(f'turned around: {x} {estimated[x]:.4g} beside {y} {estimated[y]:.4g}, measured {speeds[x]:.4g} beside {speeds[y]:.4g}')
+print(f'{len(pairs) - len(turned)} of {len(pairs)} pairs in the measured order (within 3 % either is)')
+raise SystemExit(bool(turned))

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What a recipe offers by one_of: every combination is planned as `galley plan` plans it, the table holds what no other beats, and the recipe that is written is the one that was chosen."""
+"""What a recipe offers by one_of: every combination is planned as `galley plan` plans it, what differs in kind stays in the table, the first that fits is chosen, and the recipe that is
+written is the one that was chosen."""
 import itertools
 import json
 import pathlib
@@ -42,10 +43,20 @@ def text(size):
             return f'{size / scale:.2f} {unit}'
 
 
+def rows_of(said):
+    return [(x[1], *re.split(r'  +', x[2:].strip())) for x in said.splitlines()[1:] if re.match(r' [>+-] ', x)]
+
+
+def number(words):
+    """Of "107.90 k" or "12"."""
+    value, _, unit = words.partition(' ')
+    return float(value) * {'': 1, 'k': 1e3, 'M': 1e6, 'G': 1e9}[unit]
+
+
 said = run('fit', every, '--memory', '3MiB', '--write', 'chosen.lua').stdout
-rows = [(x[1], *re.split(r'  +', x[2:].strip())) for x in said.splitlines()[1:] if re.match(r' [>+-] ', x)]
+rows = rows_of(said)
 check(f'{len(combinations)} combinations' in said, said)
-check(said.splitlines()[0].split()[3:] == ['batch', 'length', 'recompute', 'lora', 'adamw/adamw8bit'], said.splitlines()[0])
+check(said.splitlines()[0].split()[4:] == ['batch', 'length', 'recompute', 'lora', 'adamw/adamw8bit'], said.splitlines()[0])
 # A row of the table, and what it stands for.
 values = ({'1': 1, '2': 2, '4': 3}, {'32': 1, '64': 2}, {'no': 1, 'yes': 2}, {'yes': 1, 'no': 2}, {'adamw': 1, 'adamw8bit': 2})
 front = {}
@@ -54,25 +65,83 @@ for row in rows:
     one = tuple(v[x] for v, x in zip(values, row[4:]))
     front[one] = mark, row[3]
     size, speed = plans[one]
-    check(memory == text(size) and abs(float(row[2]) - speed) <= 1e-3 * speed, f'{row}: planned {size}, {speed}')
+    check(memory == text(size) and abs(number(row[2]) - speed) <= 6e-3 * speed, f'{row}: planned {size}, {speed}')
     check((mark == '-') == (size > 3 * 2**20), f'{row}: it needs {size}')
-best = max((x for x in plans if plans[x][0] <= 3 * 2**20), key=lambda x: plans[x][1])
-check([one for one, (mark, _) in front.items() if mark == '>'] == [best] or plans[best][1] == plans[[o for o, (m, _) in front.items() if m == '>'][0]][1], f'{best} is the fastest')
+kind = lambda one: (one[0], one[1], one[3], one[4])  # noqa: E731  recomputation changes no result
+fitting = [x for x in plans if plans[x][0] <= 3 * 2**20]
+wanted = min(kind(x) for x in fitting)
+fastest = max(plans[x][1] for x in fitting if kind(x) == wanted)
+best = min(x for x in fitting if kind(x) == wanted and plans[x][1] >= 0.99 * fastest)
+check([one for one, (mark, _) in front.items() if mark == '>'] == [best], f'{best} is what is wanted first')
 exactness = {one: 2 if one[4] == 2 else 1 for one in plans}  # of adamw and adamw8bit; recompute is exact, and lora to rounding
 for one, (mark, how) in front.items():
     check(exact[how] == exactness[one], f'{one} is {how}')
 for one, (size, speed) in plans.items():
-    beaten = any(plans[o][0] <= size and plans[o][1] >= speed * (1 - 1e-9) and exactness[o] <= exactness[one] for o in front)
-    check(beaten, f'{one}, {size} bytes, {speed}: nothing in the table is as good')
+    same = [o for o in front if kind(o) == kind(one)]
+    check(any(plans[o][0] <= size for o in same), f'{one}, {size} bytes: nothing in the table computes the same and takes as little')
+    check(size > 3 * 2**20 or any(plans[o][0] <= 3 * 2**20 and plans[o][1] >= speed * 0.99 for o in same), f'{one}, {speed}: nothing in the table that fits computes the same as fast')
+whole = rows_of(run('fit', every, '--memory', '3MiB', '--all').stdout)
+check(len(whole) == len(combinations) and set(rows) <= set(whole), f'--all prints {len(whole)} rows')
 
 # The recipe that is written plans to the same byte, and says so; it has no choice left, and trains.
 chosen = [one for one, (mark, _) in front.items() if mark == '>'][0]
 written = pathlib.Path('chosen.lua').read_text()
 planned = json.loads(run('plan', 'chosen.lua', '--json').stdout)['classes']['host']['planned']
-check(planned == plans[chosen][0] and 'one_of {' not in written and text(planned) + ' planned' in written.splitlines()[0], written[:300])
-owners = sum(float(x) * dict(GiB=2**30, MiB=2**20, KiB=2**10, B=1)[u] for x, u in re.findall(r'([\d.]+) (GiB|MiB|KiB|B) of', written.splitlines()[1]))
+check(planned == plans[chosen][0] and 'one_of {' not in written and text(planned) + ' planned' in written.splitlines()[1], written[:300])
+owners = sum(float(x) * dict(GiB=2**30, MiB=2**20, KiB=2**10, B=1)[u] for x, u in re.findall(r'([\d.]+) (GiB|MiB|KiB|B) of', written.splitlines()[2]))
 check(abs(owners - planned) < 0.02 * planned, f'owners in the comment add up to {owners}, not {planned}')
 run('train', 'chosen.lua', '--out', 'trained')
+
+# The order says what is wanted: the largest rank that fits, the first of two rates that take the same. What is no strategy leaves no trace.
+asked = offers('asked', '''  batch = 1, length = 32,
+  one_of { false, use "clip" { norm = 1.0 } },  -- a line that goes
+  use "lora" { rank = ranks, targets = "all-linear" },
+  use "adamw" { lr = rates },
+''', more='-- How to call it.\n-- And more.\nlocal ranks =\n  one_of { 64, 16, 4 }\nlocal rates =\n  one_of { 3e-4, 1e-4 }\n')
+sizes = {rank: json.loads(run('plan', asked, '--json', '--set', f'choices=4:{i}').stdout)['classes']['host']['planned'] for i, rank in enumerate((64, 16, 4), 1)}
+for rank, limit in ((64, sizes[64]), (16, sizes[64] - 1), (4, sizes[16] - 1)):
+    said = run('fit', asked, '--memory', limit, '--write', 'asked-chosen.lua').stdout
+    mine = [x for x in rows_of(said) if x[0] == '>']
+    check(len(mine) == 1 and mine[0][4:] == (str(rank), '3e-4', 'no'), f'{limit} bytes: {said}')
+    check({x[4] for x in rows_of(said)} == {'64', '16', '4'} and len(rows_of(said)) == 12, f'what differs in kind is hidden: {said}')
+    written = pathlib.Path('asked-chosen.lua').read_text()
+    check('false' not in written and 'clip' not in written and 'a line that goes' not in written and 'How to call it' not in written, written)
+    check(written.startswith('-- Chosen by galley fit from asked.lua, ') and f'local ranks =\n  {rank}\n' in written, written)
+    check(json.loads(run('plan', 'asked-chosen.lua', '--json').stdout)['classes']['host']['planned'] == sizes[rank], written)
+
+# Few bits only where they must be, all parameters only where they are wanted, each with its rate. An estimate counts what unpacking takes.
+kinds = """local trains =
+  one_of { ORDER }
+local lr = trains == "adapter" and 2e-4 or 2e-5
+return recipe {
+  model = model { family = "llama", config = { vocab_size = 512, hidden_size = 256, intermediate_size = 512, num_hidden_layers = 3, num_attention_heads = 4, tie_word_embeddings = true } },
+  data = data.random {}, steps = 2, batch = 1, length = 32,
+  one_of { use "amp" { compute = "bf16" }, false },
+  one_of { false, use "quantize-nf4" { double = true } },
+  trains == "adapter" and use "lora" { rank = 4, targets = "all-linear" },
+  one_of { use "adamw" { lr = lr }, use "adamw8bit" { lr = lr } },
+}
+"""
+pathlib.Path('kinds.lua').write_text(kinds.replace('ORDER', '"adapter", "full"'))
+for target in ([], ['--target', 'rtx4090', '--device', 'cuda']):
+    rows = rows_of(run('fit', 'kinds.lua', '--memory', '1GiB', '--all', *target).stdout)
+    check(rows[0][-4:] and len(rows) >= 12, f'{rows}')
+    table = {(x[-4], x[-3], x[-2], x[-1]): (number(x[2]), float(x[4]) if x[4].startswith('+') else 0) for x in rows}
+    for optimizer in ('adamw', 'adamw8bit'):
+        plain, coded = (table['adapter', 'yes', few, optimizer] for few in ('no', 'yes'))
+        check(coded[0] < plain[0] and 0 < plain[1] < 0.01 < 0.1 < coded[1], f'{target}: 4 bits {coded} beside {plain}')
+    for limit, want in (('1GiB', ('adapter', 'yes', 'no', 'adamw')),):
+        mine = [x for x in rows_of(run('fit', 'kinds.lua', '--memory', limit, *target).stdout) if x[0] == '>']
+        check(len(mine) == 1 and mine[0][-4:] == want, f'{target}: {mine}, not {want}')
+sizes = {(a, b): json.loads(run('plan', 'kinds.lua', '--json', '--set', f'choices=7:1,8:{b},10:{a}').stdout)['classes']['host']['planned'] for a in (1, 2) for b in (1, 2)}
+said = run('fit', 'kinds.lua', '--memory', min(sizes[1, 1], sizes[2, 1]) - 1, '--write', 'few.lua').stdout
+check([x[-4:-1] for x in rows_of(said) if x[0] == '>'] == [('adapter', 'yes', 'yes')] and 'quantize-nf4' in pathlib.Path('few.lua').read_text(), said)
+for order, rate in (('"adapter", "full"', 2e-4), ('"full", "adapter"', 2e-5)):
+    pathlib.Path('rates.lua').write_text(kinds.replace('ORDER', order))
+    run('fit', 'rates.lua', '--memory', '1GiB', '--write', 'rates-chosen.lua')
+    run('train', 'rates-chosen.lua', '--out', f'rates-{rate}')
+    lrs = {json.loads(x)['lr'] for x in pathlib.Path(f'rates-{rate}/metrics.jsonl').read_text().splitlines()}
+    check(lrs == {rate}, f'{order}: trained with {lrs}')
 
 # Other commands take the first of each.
 check(json.loads(run('plan', every, '--json').stdout)['classes']['host']['planned'] == plans[(1, 1, 1, 1, 1)][0], 'plan does not take the first')

@@ -189,6 +189,12 @@ def check_line(where, line):
             at += known.get(flag, False) and not value and len(words) > at + 1
         positional += not flag.startswith('--')
         at += 1
+    # A script takes what is given to it; modules that it requires may ask for more.
+    script = next((source / x for x in words[2:] if re.fullmatch(r'scripts/\w+\.lua', x)), None)
+    if script and script.exists():
+        asked = set(re.findall(r'arg\s*\(?\s*"([^"]+)"', script.read_text())) | {'seed', 'split', 'variant', 'choices', 'control', 'budget'}
+        given = {words[i + 1].partition('=')[0] for i, x in enumerate(words[:-1]) if x == '--set'}
+        check(given <= asked, f'{where}: {script.name} has no argument {sorted(given - asked)}: {line}')
     return check(positional <= 1 or words[1] in ('compare', 'report'), f'{where}: more than one argument: {line}')
 
 
@@ -211,6 +217,11 @@ for path in pages:
         check_line(name, line)
     for script in re.findall(r'(?:^|[ `(])(scripts/\w+\.lua)', text):
         check((source / script).exists(), f'{name}: there is no {script}')
+examples = {command: re.findall(r'^  (galley .*)$', galley(command, '--help')[1].partition('Example')[2], re.M) for command in commands}
+check(sum(map(len, examples.values())) > 15, f'{sum(map(len, examples.values()))} examples in help texts')
+for command, lines in examples.items():
+    for line in lines:
+        check_line(f'galley {command} --help', re.split(r' {3,}', line)[0])
 check(count > 40, f'only {count} command lines were found')
 for script in (source / 'scripts').glob('*.lua'):
     for line in re.findall(r'^--   (galley .*?)(?: {6,}.*)?$', script.read_text(), re.M):
