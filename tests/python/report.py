@@ -355,6 +355,15 @@ def near(shown, value):
     return shown is not None and math.isclose(shown, value, rel_tol=6e-3, abs_tol=1e-12)
 
 
+def drawn(b, page):
+    """Every curve is as wide as its place, from its first drawing on, and covers no other one."""
+    sizes = b.run('''[...document.querySelectorAll(".plot")].map((p) => { const r = p.getBoundingClientRect(), c = p.querySelector("canvas").getBoundingClientRect();
+        return [r.left, r.top, r.width, r.height, c.left, c.top, c.width, c.height]; })''')
+    check(len(sizes) >= 4 and all(abs(x[i] - x[i + 4]) < 1 for x in sizes for i in range(4)), f'{page}: curves and their places: {sizes}')
+    over = [(i, k) for i, x in enumerate(sizes) for k, y in enumerate(sizes[:i]) if x[4] < y[4] + y[6] and y[4] < x[4] + x[6] and x[5] < y[5] + y[7] and y[5] < x[5] + x[7]]
+    check(not over, f'{page}: curves lie over each other: {over}')
+
+
 def in_browser():
     units = {'bytes': 1, 'KiB': 2**10, 'MiB': 2**20, 'GiB': 2**30}
     cells = '''[...document.querySelectorAll('[data-table="%s"] tbody tr')].map((row) => Object.fromEntries([...row.cells].filter((c) => c.dataset.key).map((c) =>
@@ -367,9 +376,31 @@ def in_browser():
                 check(b.run('document.documentElement.scrollWidth') <= width, f'{width}: the page is wider than the screen')
                 wide = b.run('[...document.querySelectorAll("section *")].filter((x) => x.getBoundingClientRect().right > innerWidth + 1 && !x.closest(".scrolls, pre, .dygraph-label, canvas")).length')
                 check(wide == 0, f'{width}: {wide} elements reach beyond the screen')
+                drawn(b, f'known at {width}')
                 back, ink = (b.run(f'getComputedStyle(document.body).{x}') for x in ('backgroundColor', 'color'))
                 light = [sum(map(int, re.findall(r'\d+', x))) for x in (back, ink)]
                 check((light[0] > light[1]) == (scheme == 'light') and abs(light[0] - light[1]) > 400, f'{scheme}: {ink} on {back}')
+        # The dots on the first screen are the differences of compare.json, in their order and at their places.
+        b.open('known/report.html', 1280, 900)
+        pairs = b.run('''[...document.querySelectorAll(".pairs-row[data-arm]")].map((row) => { const p = row.querySelector(".pairs-plot").getBoundingClientRect(); return [row.dataset.arm,
+            row.querySelector(".pairs-word").textContent, [...row.querySelectorAll(".dot")].map((d) => { const r = d.getBoundingClientRect();
+            return [Number(d.dataset.seed), Number(d.dataset.value), (r.left + r.right) / 2, r.bottom, p.left, p.right, r.width]; })]; })''')
+        judged = [a for a in compare['arms'] if a['verdict'] != 'baseline']
+        check([(x[0], x[1]) for x in pairs] == [(a['name'], a['verdict']) for a in judged], f'{pairs}')
+        check([[d[:2] for d in x[2]] for x in pairs] == [[[s, d] for s, d in zip(compare['seeds'], a['differences'])] for a in judged], f'dots: {pairs}')
+        dots = sorted((d[1], d[2]) for x in pairs for d in x[2])
+        slopes = [(b2 - b1) / (a2 - a1) for (a1, b1), (a2, b2) in [(dots[0], dots[-1]), (dots[0], dots[len(dots) // 2])] if a2 - a1 > 1e-3]
+        check(slopes and max(slopes) - min(slopes) < 1e-2 * max(slopes) and all(y >= x - 1e-6 for (_, x), (_, y) in zip(dots, dots[1:])), f'places of dots: {dots}')
+        check(all(d[4] < d[2] < d[5] and d[3] < 900 and d[6] > 6 for x in pairs for d in x[2]), f'dots beyond the first screen or their row: {pairs}')
+        colours = {name: b.run(f'document.querySelector(".pairs-row[data-arm={name}] .pairs-word span").className') for name in ('recomputed', 'halves', 'worse')}
+        check(colours == dict(recomputed='good', halves='good', worse='bad'), f'{colours}')
+        # Curves over the tokens seen, and back.
+        label = 'JSON.stringify([...new Set([...document.querySelectorAll(".dygraph-xlabel")].map((x) => x.textContent))])'
+        for over in ('tokens', 'step'):
+            b.run(f'(() => {{ const s = document.querySelector("select[aria-label^=what]"); s.value = "{over}"; s.dispatchEvent(new Event("change")); }})()')
+            check(json.loads(b.run(label)) == [over], f'over {over}: {b.run(label)}')
+            ticks = json.loads(b.run('JSON.stringify([...document.querySelectorAll(".plot")].map((p) => [...p.querySelectorAll(".dygraph-axis-label-x")].map((x) => x.textContent)))'))
+            check(all(x == ticks[0] for x in ticks[:4]) and len(ticks[0]) > 2, f'over {over}: {ticks}')
         shown = {row['name'][0]: row for row in b.run(cells % 'verdicts')}
         apart = {row['name'][0]: row for row in b.run(cells % 'differences')}
         check(list(shown) == [a['name'] for a in compare['arms']] and list(apart) == [a['name'] for a in compare['arms'][1:]], f'arms: {list(shown)}, {list(apart)}')
@@ -386,7 +417,10 @@ def in_browser():
                 elif key == 'ratio' and arm['verdict'] != 'baseline':
                     check(near(number(text), math.exp(arm[key]['mean'])), f'{arm["name"]}: ratio reads {text}, not exp {arm[key]["mean"]}')
                 elif key in ('loss_difference', 'validation_difference'):
-                    check(near(number(text), arm[key]['mean']), f'{arm["name"]}: {key} reads {text}, not {arm[key]}')
+                    half = (arm[key]['high'] - arm[key]['low']) / 2
+                    read = [number(x) for x in text.split(' ± ')]
+                    check(abs(read[0] - arm[key]['mean']) <= 0.051 * half + 6e-3 * abs(arm[key]['mean']) * (half == 0) and math.isclose(read[1], half, rel_tol=0.06),
+                          f'{arm["name"]}: {key} reads {text}, not {arm[key]}')
                 elif key == 'seconds':
                     check(near(number(text) * (1e-3 if 'ms' in text else 1), arm[key]), f'{arm["name"]}: seconds read {text}, not {arm[key]}')
                 elif key in ('loss', 'validation', 'largest_loss_difference', 'largest_tensor_difference'):
@@ -407,6 +441,22 @@ def in_browser():
         b.call('Page.navigate', url=f'file://{os.path.realpath("open.html")}')
         b.until('document.readyState === "complete" && document.images.length > 0')
         check(b.run('document.title') != 'broken' and any('Content Security Policy' in x for x in b.complaints()), f'the policy lets a script run: {b.complaints()}')
+
+        # One validation a run, at the last step: its points stand where that step is, not at the left edge.
+        start, end = Page('known/report.html').text.split('id="data">')
+        body, end = end.split('</script>', 1)
+        data = json.loads(body)
+        for shown in data['runs']:
+            shown['validation'] = {k: v[-1:] for k, v in shown['validation'].items()}
+        pathlib.Path('once.html').write_text(f'{start}id="data">{json.dumps(data).replace("<", chr(92) + "u003c")}</script>{end}')
+        b.open('once.html', 1280, 900)
+        drawn(b, 'once.html')
+        ink = '''(() => { const p = [...document.querySelectorAll(".chart")].find((x) => x.querySelector("h3").firstChild.textContent === "Validation loss").querySelector(".plot");
+            const out = []; for (const c of p.querySelectorAll("canvas")) { const d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+            for (let i = 0; i < d.length; i += 4) if (d[i + 3] > 200 && Math.max(d[i], d[i + 1], d[i + 2]) - Math.min(d[i], d[i + 1], d[i + 2]) > 60) out.push((i / 4) % c.width / c.width); }
+            return out.length ? [Math.min(...out), Math.max(...out), out.length] : null; })()'''
+        points = b.run(ink)
+        check(points and points[0] > 0.9 and points[1] < 0.999 and points[2] > 20, f'the points of one validation lie at {points} of the width')
 
         # Curves: all that there are, and zoomed together.
         b.open('first/report.html', 1280, 900)
@@ -529,6 +579,11 @@ def in_browser():
         b.run('(() => { const s = document.querySelector("input[type=search]"); s.value = "adamw"; s.dispatchEvent(new Event("input")); })()')
         mine = [t for t in plan['tensors'] if t['memory'] == m['classes'][0]['name']]
         found = sum('adamw' in t['name'] or t['strategy'] == 'adamw' for t in mine)
+        spans = [(when(t['first']), when(t['last']) + 1, t['bytes']) for t in mine if 'adamw' in t['name'] or t['strategy'] == 'adamw']
+        most = max(sum(n for x, y, n in spans if x <= at < y) for at, _, _ in spans)
+        told = b.run('document.querySelector(".controls").parentNode.textContent')
+        amount, unit = re.search(r'up to ([\d.]+) (\w+) at a time', told).groups()
+        check(abs(float(amount) * units[unit] / most - 1) < 6e-3, f'searching adamw: {amount} {unit} at a time, not {most}')
         check(f'{found} of {len(mine)} tensors' in b.run('document.querySelector(".controls").parentNode.textContent'), f'searching adamw does not find {found} tensors')
         b.run('[...document.querySelectorAll(".controls button")].find((x) => x.textContent === "next").click()')
         told = b.run(chosen)

@@ -45,9 +45,13 @@ function valuesOf(run, key, byTokens) {
   return c[key] ? at(c.step, c[key]) : null;
 }
 
-/** The rows that dygraphs takes: [step, value of line 1, …], null where a line has no such step. */
-function rowsOf(lines) {
+/**
+ * The rows that dygraphs takes: [step, value of line 1, …], null where a line has no such step. There are rows of nothing at both ends of
+ * `range`, so that all charts show the same steps, and a single validation is not at an edge.
+ */
+function rowsOf(lines, range = []) {
   const at = new Map();
+  for (const step of range) at.set(step, [step, ...lines.map(() => null)]);
   lines.forEach((line, i) => {
     line.steps.forEach((step, k) => {
       let row = at.get(step);
@@ -78,20 +82,65 @@ function interactionOf() {
 }
 
 class Curves {
-  /** `runs`: of the page's data; each has `colour` and `group`. `byTokens`: curves are over tokens seen and not over steps. */
-  constructor(runs, parent, byTokens) {
-    this.runs = runs;
+  /**
+   * `runs`: of the page's data; each has `colour` and `group`. `byTokens`: curves are over tokens seen and not over steps; a person may
+   * choose. `baseline`: the group whose curves are drawn last and thicker; null: none.
+   */
+  constructor(runs, parent, byTokens, baseline = null) {
+    this.runs = baseline === null ? runs : [...runs.filter((r) => r.group !== baseline), ...runs.filter((r) => r.group === baseline)];
+    this.order = runs;  // of the legend
+    this.baseline = baseline;
     this.byTokens = byTokens;
-    this.along = byTokens ? 'tokens' : 'step';
     this.charts = [];
     this.hidden = new Set();
     this.section = element('section', {}, element('h2', {}, 'Curves'));
     this.addControls();
     this.grid = element('div.columns');
     this.section.append(this.grid);
-    parent.append(this.section);  // before the charts, which measure their place
-    for (const definition of definitionsOf(runs)) this.addChart(definition);
+    parent.append(this.section);
+    // All places before the first curve: each is measured when its curve is drawn, and a place alone in the grid is wider.
+    const charts = definitionsOf(runs).map((definition) => this.placeOf(definition)).filter((chart) => chart);
+    for (const chart of charts) this.draw(chart);
+    this.watch();
     withTheme(() => this.restyle());
+  }
+
+  get along() {
+    return this.byTokens ? 'tokens' : 'step';
+  }
+
+  /** A place that gets another width, for whatever reason, has its curve drawn anew. */
+  watch() {
+    const observer = new ResizeObserver((entries) => {
+      for (const entry of entries) {
+        const chart = this.charts.find((c) => c.plot === entry.target);
+        if (chart && !this.printing && Math.round(entry.contentRect.width) !== Math.round(chart.graph.size().width)) chart.graph.resize();
+      }
+    });
+    for (const c of this.charts) observer.observe(c.plot);
+  }
+
+  /** The lines of a curve, and its rows. */
+  linesOf(definition) {
+    const lines = this.runs.map((run) => ({run, name: run.name, colour: run.colour, group: run.group, ...valuesOf(run, definition.key, this.byTokens)}))
+                      .filter((l) => l.steps);
+    return {lines, rows: rowsOf(lines, this.range()), count: new Set(lines.flatMap((l) => l.steps)).size};
+  }
+
+  /** From the first step or validation of any run to the last one. */
+  range() {
+    const ends = this.runs.flatMap((run) => ['loss', 'validation'].map((key) => valuesOf(run, key, this.byTokens))).filter((v) => v && v.steps.length);
+    if (!ends.length) return [];
+    return [Math.min(...ends.map((v) => v.steps[0])), Math.max(...ends.map((v) => v.steps[v.steps.length - 1]))];
+  }
+
+  /** Curves over tokens seen, or over steps. */
+  over(byTokens) {
+    this.byTokens = byTokens;
+    for (const c of this.charts) {
+      Object.assign(c, this.linesOf(c.definition));
+      c.graph.updateOptions({file: c.rows, xlabel: this.along, dateWindow: null});
+    }
   }
 
   addControls() {
@@ -106,12 +155,19 @@ class Curves {
       for (const c of this.charts)
         if (c.positive) c.graph.updateOptions({logscale: log.checked});
     });
-    const reset = element('button', {type: 'button'}, this.byTokens ? 'All tokens' : 'All steps');
+    const reset = element('button', {type: 'button'}, 'Show all');
+    const over = element(
+        'select', {'aria-label': 'what curves are over'}, element('option', {value: 'step'}, 'steps'),
+        element('option', {value: 'tokens'}, 'tokens seen'));
+    over.value = this.along;
+    over.addEventListener('change', () => this.over(over.value === 'tokens'));
+    const counted = this.runs.some((r) => r.metrics.columns.positions);
     reset.addEventListener('click', () => this.charts.forEach((c) => c.graph.resetZoom()));
     this.section.append(
-        element('div.controls', {}, reset, element('label', {}, 'mean of', roll, 'steps'), element('label', {}, log, 'logarithmic')),
+        element(
+            'div.controls', {}, reset, counted ? element('label', {}, 'over', over) : null, element('label', {}, 'mean of', roll, 'steps'), element('label', {}, log, 'logarithmic')),
         element('p.note', {}, 'Drag across a curve to zoom, up and down or sideways; on a touch screen, pinch. A double click shows all.'));
-    const groups = [...new Map(this.runs.map((r) => [r.group, r.colour]))];
+    const groups = [...new Map(this.order.map((r) => [r.group, r.colour]))];
     if (groups.length < 2) return;
     this.section.append(element('ul.legend', {}, ...groups.map(([group, colour]) => {
       const box = element('input', {type: 'checkbox', checked: true});
@@ -122,18 +178,24 @@ class Curves {
       });
       const swatch = element('span.swatch');
       swatch.style.background = colour;
-      return element('li', {}, element('label', {}, box, swatch, group));
+      return element('li', {}, element('label', {}, box, swatch, group === this.baseline ? `${group} (baseline, drawn thicker)` : group));
     })));
   }
 
-  addChart(definition) {
-    const lines = this.runs.map((run) => ({run, name: run.name, colour: run.colour, group: run.group, ...valuesOf(run, definition.key, this.byTokens)}))
-                      .filter((l) => l.steps);
-    const rows = rowsOf(lines);
-    if (!rows.length) return;
-    const read = element('span.read', {}, definition.about);
-    const plot = element('div.plot');
-    this.grid.append(element('div.chart', {}, element('h3', {}, definition.title, read), plot));
+  /** The place of a curve, or null where no run has one. */
+  placeOf(definition) {
+    const chart = {definition, ...this.linesOf(definition)};
+    if (!chart.count) return null;
+    chart.read = element('span.read', {}, definition.about);
+    chart.plot = element('div.plot');
+    this.grid.append(element('div.chart', {}, element('h3', {}, definition.title, chart.read), chart.plot));
+    return chart;
+  }
+
+  draw(chart) {
+    const {definition, lines, rows, read, plot} = chart;
+    const thick = Object.fromEntries(
+        lines.map((l, i) => [`line ${i}`, l]).filter(([, l]) => l.group === this.baseline).map(([name]) => [name, {strokeWidth: 2.5}]));
     // dygraphs puts labels of lines into HTML: it is given numbers, and names are shown here.
     const graph = new Dygraph(plot, rows, {
       xlabel: this.along,
@@ -142,8 +204,10 @@ class Curves {
       colors: lines.map((l) => l.colour),
       legend: 'never',
       connectSeparatedPoints: true,
-      drawPoints: definition.points || rows.length < 3,
+      drawPoints: definition.points || chart.count < 3,
       pointSize: 2.5,
+      series: thick,
+      xRangePad: 8,
       strokeWidth: lines.length > 12 ? 1 : 1.5,
       gridLineWidth: 1,
       rightGap: 12,
@@ -157,8 +221,8 @@ class Curves {
       highlightCallback: (event, x, points, row, name) => {
         const point = points.find((p) => p.name === name) || points[0];
         if (!point) return;
-        const line = lines[Number(point.name.slice(5))];
-        read.textContent = `${lines.length > 1 ? line.name + ', ' : ''}${this.along} ${grouped(x)}: ${numberText(point.yval, 6)}`;
+        const line = chart.lines[Number(point.name.slice(5))];
+        read.textContent = `${chart.lines.length > 1 ? line.name + ', ' : ''}${this.along} ${grouped(x)}: ${numberText(point.yval, 6)}`;
       },
       unhighlightCallback: () => {
         read.textContent = definition.about;
@@ -168,7 +232,7 @@ class Curves {
       },
     });
     const positive = lines.every((l) => l.values.every((v) => v === null || v > 0));
-    this.charts.push({definition, lines, graph, positive, plot});
+    this.charts.push(Object.assign(chart, {graph, positive}));
   }
 
   /** All curves show the same steps. */
@@ -186,6 +250,7 @@ class Curves {
 
   /** For paper, all curves have a width that it has, before it is known what it is. */
   print(on) {
+    this.printing = on;
     for (const c of this.charts) {
       if (on) {
         c.graph.resize(620, 220);

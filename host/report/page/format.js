@@ -40,6 +40,21 @@ function numberText(x, digits = 5) {
   return Number.isInteger(rounded) ? grouped(rounded) : rounded.toString();
 }
 
+/** "0.021 ± 0.034": both to the second digit of the half, as host/compare/printed.hpp writes it in sentences. */
+function withHalfText(value, half) {
+  const digits = (x, n) => {
+    const size = Math.abs(x);
+    if (size === 0) return '0';
+    if (size >= 1e7 || size < 1e-4) return x.toExponential(n - 1).replace('e+', 'e');
+    return x.toFixed(Math.max(0, n - 1 - Math.floor(Math.log10(size))));
+  };
+  if (!Number.isFinite(value) || !Number.isFinite(half)) return '–';
+  if (!(half > 0)) return `${digits(value, 3)} ± 0`;
+  const last = Math.floor(Math.log10(half)) - 1;
+  const first = value === 0 ? -Infinity : Math.floor(Math.log10(Math.abs(value)));
+  return `${first < last - 1 ? '0' : digits(value, Math.max(1, first - last + 1))} ± ${digits(half, 2)}`;
+}
+
 function secondsText(s) {
   if (!Number.isFinite(s)) return '–';
   if (s < 1) return numberText(1e3 * s, 4) + ' ms';

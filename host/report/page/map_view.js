@@ -229,11 +229,19 @@ class MapView {
   find() {
     this.matches = this.data.search(this.search.value, Boolean(this.only && this.only.checked));
     this.match = -1;
-    const bytes = this.matches.reduce((sum, k) => sum + this.data.y1[k] - this.data.y0[k], 0);
     this.hits.textContent = this.data.searched ?
-        `${grouped(this.matches.length)} of ${grouped(this.data.count)} tensors, ${bytesText(bytes)} in all` :
+        `${grouped(this.matches.length)} of ${grouped(this.data.count)} tensors, up to ${bytesText(this.mostAtOnce(this.matches))} at a time` :
         `${grouped(this.data.count)} tensors`;
     this.moved();
+  }
+
+  /** The most bytes of these tensors that are in use at one moment. */
+  mostAtOnce(tensors) {
+    const {x0, x1, y0, y1} = this.data;
+    const changes = tensors.flatMap((k) => [[x0[k], y1[k] - y0[k]], [x1[k], y0[k] - y1[k]]]).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+    let now = 0, most = 0;
+    for (const [, change] of changes) most = Math.max(most, (now += change));
+    return most;
   }
 
   next() {

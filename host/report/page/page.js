@@ -135,7 +135,7 @@ function main() {
   let curves = null;
   if (trained.length) {
     place.append(runsSection(trained));
-    curves = new Curves(trained, place, Boolean(data.comparison && data.comparison.budget));
+    curves = new Curves(trained, place, Boolean(data.comparison && data.comparison.budget), data.comparison ? data.comparison.arms[0].name : null);
   }
   const profiled = data.runs.filter((run) => run.profile);
   if (profiled.length) place.append(profileSection(profiled));

@@ -21,7 +21,7 @@ function seenText(row) {
 /** compare.json, with its own figures: each cell carries the number as it is there. */
 function comparisonSection(compare, groups) {
   const out = element('section', {id: 'comparison'}, element('h2', {}, 'Verdicts'));
-  const interval = (x) => (x ? `${numberText(x.mean, 3)} [${numberText(x.low, 3)}, ${numberText(x.high, 3)}]` : '–');
+  const interval = (x) => (x ? withHalfText(x.mean, (x.high - x.low) / 2) : '–');
   const columns = [
     {
       title: 'arm',
@@ -37,12 +37,7 @@ function comparisonSection(compare, groups) {
     {
       title: 'verdict',
       kind: 'short',
-      cell: (row) => element(
-          'span',
-          {className: row.verdict === 'different' ? 'bad' :
-               row.verdict === 'identical'        ? 'good' :
-                                                    ''},
-          row.verdict),
+      cell: verdictCell,
       key: 'verdict',
       value: (row) => row.verdict
     },
@@ -52,7 +47,7 @@ function comparisonSection(compare, groups) {
     numeric('resident', 'resident', (x) => (x ? bytesText(x) : '–')),
     numeric('a step', 'seconds', (x) => (x === null ? '–' : secondsText(x))),
     {
-      title: 'time, of the first',
+      title: 'time, × baseline’s',
       number: true,
       key: 'ratio',
       value: (row) => row.ratio,
@@ -63,24 +58,24 @@ function comparisonSection(compare, groups) {
   const differences = [
     {title: 'arm', kind: 'name', cell: (row) => row.name, key: 'name', value: (row) => row.name},
     {
-      title: 'difference of loss',
+      title: 'training loss',
       number: true,
       key: 'loss_difference',
       cell: (row) => interval(row.loss_difference),
       value: (row) => row.loss_difference
     },
     {
-      title: 'difference of validation',
+      title: 'validation loss',
       number: true,
       key: 'validation_difference',
       cell: (row) => interval(row.validation_difference),
       value: (row) => row.validation_difference
     },
-    numeric('largest, of losses', 'largest_loss_difference', (x) => numberText(x, 3)),
-    numeric('largest, of tensors', 'largest_tensor_difference', (x) => numberText(x, 3)),
-    {title: 'which', kind: 'name', cell: (row) => row.tensor || '–', key: 'tensor', value: (row) => row.tensor},
-    numeric('first step', 'first_step', (x) => (x ? grouped(x) : '–')),
-    numeric('outside the band', 'outside_band', (x) => (x ? grouped(x) : '–')),
+    numeric('largest of a loss', 'largest_loss_difference', (x) => numberText(x, 3)),
+    numeric('largest of a tensor', 'largest_tensor_difference', (x) => numberText(x, 3)),
+    {title: 'that tensor', kind: 'name', cell: (row) => row.tensor || '–', key: 'tensor', value: (row) => row.tensor},
+    numeric('same bytes to step', 'first_step', (x) => (x ? grouped(x - 1) : x === 0 ? 'all' : '–')),
+    numeric('beyond rounding from', 'outside_band', (x) => (x ? grouped(x) : '–')),
   ];
   const dataset = (table, name) => {
     table.dataset.table = name;
@@ -89,14 +84,18 @@ function comparisonSection(compare, groups) {
     return table;
   };
   const seeds = compare.seeds.length;
+  const pairs = pairsFigure(compare, groups);
+  if (pairs) out.append(pairs);
   out.append(
-      dataset(tableOf(columns, compare.arms), 'verdicts'), element('h3', {}, 'Differences from the first arm'),
+      dataset(tableOf(columns, compare.arms), 'verdicts'), element('h3', {}, `Differences from ${compare.arms[0].name}`),
       dataset(tableOf(differences, compare.arms.filter((arm) => arm.verdict !== 'baseline')), 'differences'),
       element(
           'p.note', {},
           `${seeds} seed${seeds === 1 ? '' : 's'}, in ${compare.turns} turn${compare.turns === 1 ? '' : 's'}. Intervals are of ${
               100 * compare.confidence} %: ${compare.test}. ` +
-              'Differences “of losses” and “of tensors” are relative; a first step is the first whose bits differ.'));
+              'A time is that of a step; × 0.9 is a tenth shorter than the baseline’s. The largest differences of a step’s loss and of a ' +
+              'tensor of the model at the end are relative to the baseline’s. Beyond rounding: from that step on a loss is more than four times as ' +
+              'far from the baseline’s as that of the control, which is the baseline with other rounding.'));
   if (compare.differ.length) out.append(element('p.note', {}, 'Beside strategies, arms differ in ' + compare.differ.join(', ') + '.'));
   return out;
 }
