@@ -87,7 +87,7 @@ inline Recipe recipe_of(std::optional<int64_t> batch, std::optional<int64_t> len
   Recipe recipe;
   recipe.batch = batch;
   recipe.length = length;
-  recipe.seed = seed;
+  recipe.seed = recipe.split = seed;
   recipe.validate.every = validate_every;
   return recipe;
 }

@@ -216,8 +216,10 @@ TEST_F(TextTest, HeldOutDocumentsComeOnceAndNeverInTraining) {
 
 TEST_F(TextTest, WhatIsHeldOutDependsOnSeedAndNamesNotOnThePlace) {
   make(40, 80);
-  const auto held = [&](const std::string& directory, uint64_t seed) {
-    const Opened text = open(text_of({(folder_ / directory).string()}, {{"validation", 0.25}}), recipe_of(1, 100, seed, 1));
+  const auto held = [&](const std::string& directory, uint64_t split, uint64_t seed = 1) {
+    Recipe recipe = recipe_of(1, 100, seed, 1);
+    recipe.split = split;
+    const Opened text = open(text_of({(folder_ / directory).string()}, {{"validation", 0.25}}), recipe);
     std::multiset<std::string> pieces;
     for (int64_t b = 0; b < text.source->validation_batches(); ++b) {
       OwnedWindow window(text.info.layout, 1);
@@ -231,6 +233,7 @@ TEST_F(TextTest, WhatIsHeldOutDependsOnSeedAndNamesNotOnThePlace) {
   std::filesystem::rename(folder_ / "corpus", folder_ / "moved");
   EXPECT_EQ(held("moved", 1), before);
   EXPECT_NE(held("moved", 2), before);
+  EXPECT_EQ(held("moved", 1, 2), before);
 }
 
 TEST_F(TextTest, AtLeastOneDocumentIsHeldOutAndOneStays) {
