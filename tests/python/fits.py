@@ -30,12 +30,16 @@ methods = {
     'LoRA, BF16, nothing recomputed': f'{lora} --set precision=bf16 --set recompute=false',
     'LoRA beside 4 bit, BF16': qlora,
 }
-rows = [('SmolLM2-135M', 'all parameters, F32', 4), ('SmolLM2-135M', 'all parameters, BF16', 8),
-        ('Qwen2.5-0.5B', 'all parameters, F32', 1), ('Qwen2.5-0.5B', 'all parameters, BF16', 4), ('Qwen2.5-0.5B', 'LoRA, BF16', 4),
-        ('Llama-3.2-1B', 'all parameters, F32', 1), ('Llama-3.2-1B', 'all parameters, BF16', 4), ('Llama-3.2-1B', 'all parameters, 7 bytes', 4), ('Llama-3.2-1B', 'all parameters, 5 bytes', 4), ('Llama-3.2-1B', 'LoRA, F32', 1),
-        ('Llama-3.2-1B', 'LoRA, BF16', 4), ('Llama-3.2-1B', 'LoRA, BF16, nothing recomputed', 1),
-        ('Llama-3.2-3B', 'all parameters, BF16', 1), ('Llama-3.2-3B', 'all parameters, 7 bytes', 1), ('Llama-3.2-3B', 'all parameters, 5 bytes', 1), ('Llama-3.2-3B', 'LoRA, BF16', 1), ('Llama-3.2-3B', 'LoRA, BF16, nothing recomputed', 1), ('Llama-3.2-3B', 'LoRA beside 4 bit, BF16', 1),
-        ('Llama-3-8B', 'all parameters, BF16', 1), ('Llama-3-8B', 'all parameters, 7 bytes', 1), ('Llama-3-8B', 'all parameters, 5 bytes', 1), ('Llama-3-8B', 'LoRA, BF16', 1), ('Llama-3-8B', 'LoRA, BF16, nothing recomputed', 1), ('Llama-3-8B', 'LoRA beside 4 bit, BF16', 1)]
+# One batch for all rows of a model.
+batches = {'SmolLM2-135M': 4, 'Qwen2.5-0.5B': 4, 'Llama-3.2-1B': 2, 'Llama-3.2-3B': 1, 'Llama-3-8B': 1}
+seven_of = ['all parameters, 7 bytes', 'all parameters, 5 bytes']
+loras = ['LoRA, BF16', 'LoRA, BF16, nothing recomputed']
+trained = {'SmolLM2-135M': ['all parameters, F32', 'all parameters, BF16'],
+           'Qwen2.5-0.5B': ['all parameters, F32', 'all parameters, BF16', 'LoRA, BF16'],
+           'Llama-3.2-1B': ['all parameters, F32', 'all parameters, BF16', *seven_of, 'LoRA, F32', *loras],
+           'Llama-3.2-3B': ['all parameters, BF16', *seven_of, *loras, 'LoRA beside 4 bit, BF16'],
+           'Llama-3-8B': ['all parameters, BF16', *seven_of, *loras, 'LoRA beside 4 bit, BF16']}
+rows = [(model, method, batches[model]) for model, methods_of in trained.items() for method in methods_of]
 
 
 def command(model, method, batch, card):
