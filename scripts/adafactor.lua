@@ -22,7 +22,7 @@ return recipe {
   arg("recompute", true) and use "recompute" { every = 1 },
   use "accumulate" { steps = arg("accumulate", 4) },
   use "adafactor" {
-    lr = relative and 1e-2 or cosine { peak = 2e-5, warmup = 10 }, relative_step = relative, scale_parameter = relative,
+    lr = relative and 1e-2 or cosine { peak = arg("lr", 2e-5), warmup = 10 }, relative_step = relative, scale_parameter = relative,
     beta1 = arg("beta1", 0) > 0 and arg("beta1", 0) or nil,
   },
 }

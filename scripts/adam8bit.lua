@@ -20,5 +20,5 @@ return recipe {
   arg("recompute", true) and use "recompute" { every = 1 },
   use "accumulate" { steps = arg("accumulate", 4) },
   use "clip" { norm = 1.0 },
-  use "adamw8bit" { lr = cosine { peak = 2e-5, warmup = 10 }, betas = { 0.9, 0.95 }, weight_decay = 0.1 },
+  use "adamw8bit" { lr = cosine { peak = arg("lr", 2e-5), warmup = 10 }, betas = { 0.9, 0.95 }, weight_decay = 0.1 },
 }

@@ -16,12 +16,12 @@ local adapter, precision = arg("adapter", false), arg("precision", "fp32")
 return recipe {
   model = model { path = arg("model") },
   data  = data.chat { files = { arg("chat") }, validation = 0.1 },
-  batch = 2, length = arg("length", 512), steps = arg("steps", 200), seed = 1,
+  batch = arg("batch", 2), length = arg("length", 512), steps = arg("steps", 200), seed = 1,
   validate = { every = arg("validate", 50), start = true }, save = { every = 100, keep = 1 },
   precision ~= "fp32" and use "amp" { compute = precision },
-  adapter and use "lora" { rank = 16, alpha = 32, dropout = arg("dropout", 0.05), targets = "all-linear" },
-  use "recompute"  { every = 1 },
-  use "accumulate" { steps = 4 },
+  adapter and use "lora" { rank = arg("rank", 16), alpha = arg("alpha", 32), dropout = arg("dropout", 0.05), targets = "all-linear" },
+  arg("recompute", true) and use "recompute" { every = 1 },
+  use "accumulate" { steps = arg("accumulate", 4) },
   use "clip"       { norm = 1.0 },
-  use "adamw"      { lr = cosine { peak = adapter and 2e-4 or 2e-5, warmup = 10 }, betas = { 0.9, 0.95 }, weight_decay = 0.0 },
+  use "adamw"      { lr = cosine { peak = arg("lr", adapter and 2e-4 or 2e-5), warmup = 10 }, betas = { 0.9, 0.95 }, weight_decay = 0.0 },
 }

@@ -23,6 +23,6 @@ return recipe {
   rank > 0 and use "lora" { rank = rank, alpha = 2 * rank },
   use "accumulate" { steps = arg("accumulate", 4) },
   use "clip" { norm = 1.0 },
-  use "adamw" { lr = cosine { peak = rank > 0 and 2e-4 or 2e-5, warmup = 10 }, betas = { 0.9, 0.95 }, weight_decay = 0.1 },
+  use "adamw" { lr = cosine { peak = arg("lr", rank > 0 and 2e-4 or 2e-5), warmup = 10 }, betas = { 0.9, 0.95 }, weight_decay = 0.1 },
   use "ema" { decay = arg("decay", 0.99), dtype = arg("dtype", "f32") },
 }

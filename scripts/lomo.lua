@@ -13,7 +13,7 @@
 -- 1.0 with adamw8bit and 1.6 with adamw, where adamw and all gradients take 2.2.
 -- Clipping by the global norm and loss scaling read all gradients, so they do not go with this; clipping by value and
 -- --set precision=bf16 do.
-local optimizer = arg("optimizer", "adamw8bit")
+local optimizer, accumulate = arg("optimizer", "adamw8bit"), arg("accumulate", 1)
 
 return recipe {
   model = model { path = arg("model") },
@@ -22,6 +22,7 @@ return recipe {
   validate = { every = 50, start = true }, save = { every = 100, keep = 1 },
   arg("precision", "fp32") == "bf16" and use "amp" { compute = "bf16" },
   arg("recompute", true) and use "recompute" { every = 1 },
+  accumulate > 1 and use "accumulate" { steps = accumulate },  -- refused: see Tokens above
   use "update-in-backward" {},
-  use(optimizer) { lr = cosine { peak = optimizer == "sgd" and 1e-2 or 1e-5, warmup = 10 } },
+  use(optimizer) { lr = cosine { peak = arg("lr", optimizer == "sgd" and 1e-2 or 1e-5), warmup = 10 } },
 }

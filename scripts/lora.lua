@@ -22,9 +22,9 @@ return recipe {
   batch = arg("batch", 2), length = arg("length", 512), steps = arg("steps", 200), seed = 1,
   validate = { every = 50, start = true }, save = { every = 100, keep = 1 },
   bf16 and use "amp" { compute = "bf16" },
-  use "lora" { rank = arg("rank", 16), alpha = 32, dropout = arg("dropout", 0.05), targets = "all-linear" },
+  use "lora" { rank = arg("rank", 16), alpha = arg("alpha", 32), dropout = arg("dropout", 0.05), targets = "all-linear" },
   arg("recompute", true) and use "recompute" { policy = arg("policy", "every") },
   use "accumulate" { steps = arg("accumulate", 4) },
   use "clip"  { norm = 1.0 },
-  use "adamw" { lr = linear { peak = 2e-4, warmup = 10 }, betas = { 0.9, 0.999 }, weight_decay = 0.0 },
+  use "adamw" { lr = linear { peak = arg("lr", 2e-4), warmup = 10 }, betas = { 0.9, 0.999 }, weight_decay = 0.0 },
 }

@@ -25,5 +25,5 @@ return recipe {
   use "accumulate" { steps = arg("accumulate", 4) },
   use "clip" { norm = 1.0 },
   use "offload-optimizer" { min_size = arg("least", 4096), masters = arg("masters", false) },
-  use(arg("optimizer", "adamw")) { lr = cosine { peak = 2e-5, warmup = 10 }, betas = { 0.9, 0.95 }, weight_decay = 0.1 },
+  use(arg("optimizer", "adamw")) { lr = cosine { peak = arg("lr", 2e-5), warmup = 10 }, betas = { 0.9, 0.95 }, weight_decay = 0.1 },
 }

@@ -12,7 +12,7 @@
 -- Bytes: 12 blocks of 12 * 768^2 make 85 M parameters, the embeddings of (50,304 + 1,024) * 768 make 39 M. At 16 bytes each that is 2.0 GB,
 -- with precision=bf16 2.2 GB. Accumulation takes no memory; activations are those of one micro-batch.
 local bf16 = arg("precision", "fp32") == "bf16"
-local length = arg("length", 1024)
+local length, lr = arg("length", 1024), arg("lr", 6e-4)
 
 return recipe {
   model = model {
@@ -26,5 +26,5 @@ return recipe {
   bf16 and use "amp" { compute = "bf16" },
   use "accumulate" { steps = arg("accumulate", 16) },
   use "clip"  { norm = 1.0 },
-  use "adamw" { lr = cosine { peak = 6e-4, warmup = 200, floor = 6e-5 }, betas = { 0.9, 0.95 }, weight_decay = 0.1 },
+  use "adamw" { lr = cosine { peak = lr, warmup = 200, floor = lr / 6e-4 * 6e-5 }, betas = { 0.9, 0.95 }, weight_decay = 0.1 },
 }

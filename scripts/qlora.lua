@@ -30,7 +30,7 @@ return recipe {
   validate = { every = arg("validate", 50), start = true }, save = { every = 100, keep = 1 },
   arg("precision", "bf16") ~= "fp32" and use "amp" { compute = arg("precision", "bf16") },
   arg("type", "nf4") == "gguf" and use "quantize-gguf" {} or use "quantize-nf4" { type = arg("type", "nf4"), double = true },
-  use "lora"       { rank = arg("rank", 16), alpha = 32, dropout = arg("dropout", 0.05), targets = "all-linear" },
+  use "lora"       { rank = arg("rank", 16), alpha = arg("alpha", 32), dropout = arg("dropout", 0.05), targets = "all-linear" },
   arg("recompute", true) and use "recompute" { policy = arg("policy", "every") },
   use "accumulate" { steps = arg("accumulate", 16) },
   use "clip"       { norm = 0.3 },

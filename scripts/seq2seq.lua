@@ -19,9 +19,9 @@ return recipe {
   batch = arg("batch", 8), length = arg("length", 256), target_length = arg("target", 64), steps = arg("steps", 300), seed = 1,
   validate = { every = 50 },
   qlora and use "quantize-nf4" { double = true },
-  qlora and use "lora" { rank = 16, alpha = 32, targets = "all-linear" },
+  qlora and use "lora" { rank = arg("rank", 16), alpha = arg("alpha", 32), targets = "all-linear" },
   use "recompute" {},
   use "accumulate" { steps = arg("accumulate", 2) },
   use "clip"  { norm = 1.0 },
-  use "adamw" { lr = cosine { peak = qlora and 5e-4 or 1e-4, warmup = 10 }, weight_decay = 0.01 },
+  use "adamw" { lr = cosine { peak = arg("lr", qlora and 5e-4 or 1e-4), warmup = 10 }, weight_decay = 0.01 },
 }

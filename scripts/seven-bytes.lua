@@ -11,7 +11,7 @@
 -- 2 bytes for 32 of them. AdamW beside a BF16 copy of the weights takes 18. A model of 135 M parameters takes 0.96 GB, one of 3.2 B 22.9.
 -- With --set release=true each parameter is updated as soon as its gradient is there: then it takes 5.1 and nothing is clipped, 16.5 GB
 -- for 3.2 B. Activations come on top; recomputation keeps the inputs of blocks only.
-local release = arg("release", false)
+local release, accumulate = arg("release", false), arg("accumulate", 1)
 
 return recipe {
   model = model { path = arg("model") },
@@ -20,7 +20,8 @@ return recipe {
   validate = { every = 50, start = true }, save = { every = 100, keep = 1 },
   use "amp" { compute = "bf16" },
   arg("recompute", true) and use "recompute" { every = 1 },
+  accumulate > 1 and use "accumulate" { steps = accumulate },
   release and use "update-in-backward" {} or use "clip" { norm = 1.0 },
   use "split-states" {},
-  use "adamw" { lr = cosine { peak = 2e-5, warmup = 10 }, betas = { 0.9, 0.95 }, weight_decay = 0.1 },
+  use "adamw" { lr = cosine { peak = arg("lr", 2e-5), warmup = 10 }, betas = { 0.9, 0.95 }, weight_decay = 0.1 },
 }

@@ -6,6 +6,7 @@
 
 #include "host/base/json.hpp"
 #include "host/base/nearest.hpp"
+#include "host/recipe/foreign.hpp"
 
 namespace galley {
 namespace {
@@ -23,14 +24,17 @@ bool parse(const std::string& text, T* number) {
 /// The text as a value of the default's type.
 Result<Value> convert(const std::string& text, const Value& like) {
   if (like.as<bool>()) {
-    if (text == "true") return Value(true);
-    if (text == "false") return Value(false);
+    if (text == "true" || text == "True") return Value(true);
+    if (text == "false" || text == "False") return Value(false);
     return recipe_error("true or false");
   }
   if (like.as<int64_t>()) {
     int64_t integer = 0;
     if (parse(text, &integer)) return Value(integer);
-    return recipe_error("an integer");
+    double number = 0;
+    if (!parse(text, &number) || !std::isfinite(number)) return recipe_error("an integer");
+    if (std::floor(number) == number && std::abs(number) < 9007199254740992.0) return Value(static_cast<int64_t>(number));  // 1e3
+    return recipe_error("an integer", "; for fractions, the recipe has to give a default such as " + to_json(like) + ".0");
   }
   if (like.as<double>()) {
     double number = 0;
@@ -64,7 +68,7 @@ Result<Value> Arguments::ask(const std::string& name, const Value& otherwise, co
   Result<Value> value = convert(given->second, otherwise);
   if (!value) {
     return recipe_error("argument '" + name + "' must be " + value.error().cause + ", got " + json_quote(given->second),
-                        "its default is " + defaults_[name] + ", which decides the type");
+                        "its default is " + defaults_[name] + ", which decides the type" + value.error().hint);
   }
   if (value->as<std::string>() && std::find(given_texts_.begin(), given_texts_.end(), given->second) == given_texts_.end()) {
     given_texts_.push_back(given->second);
@@ -92,7 +96,9 @@ Status Arguments::finish(const std::string& file, const std::vector<std::string>
   }
   for (const auto& [name, value] : sets_) {
     if (std::find(all.begin(), all.end(), name) != all.end() || std::find(always.begin(), always.end(), name) != always.end()) continue;
-    const std::string near = did_you_mean(name, all);
+    const std::string here = argument_here(name);
+    const bool meant = std::find(all.begin(), all.end(), here) != all.end();
+    const std::string near = meant ? "did you mean '" + here + "'?" : did_you_mean(name, all);
     return recipe_error(file + ": there is no argument '" + name + "'" + (near.empty() ? "" : "; " + near), usage(all));
   }
   if (missing_.empty()) return ok();

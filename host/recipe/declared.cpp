@@ -182,12 +182,13 @@ const Declared& declared_recipe() {
        {.name = "batch",
         .description = "rows of a micro-batch; all data but data.batch needs it",
         .type = Type::Integer,
-        .range = from(1, kMostRows)},
+        .range = from(1, kMostRows),
+        .aliases = {"batch_size", "per_device_train_batch_size", "per_device_batch_size", "micro_batch_size", "train_batch_size"}},
        {.name = "length",
         .description = "positions of a row; all data but data.batch needs it",
         .type = Type::Integer,
         .range = from(1, kMostRows),
-        .aliases = {"max_length", "max_seq_length", "sequence_length", "seq_len", "block_size"}},
+        .aliases = {"max_length", "max_seq_length", "sequence_length", "sequence_len", "seq_len", "block_size", "cutoff_len"}},
        {.name = "target_length",
         .description = "positions of a target, for models that have an encoder and a decoder; without it as many as 'length'",
         .type = Type::Integer,
@@ -251,11 +252,10 @@ const Declared& declared_model() {
                        "says",
         .type = Type::String},
        {.name = "labels",
-        .description = "among how many labels it chooses, where the task has labels, or how many values it tells; without it what "
-                       "config.json says, or 2 labels, or 1 value",
-        .type = Type::Integer,
-        .range = from(1, INT32_MAX),
-        .aliases = {"num_labels"}}}};
+        .description = "among how many labels it chooses, where the task has labels, or how many values it tells, or the labels' names, "
+                       "in order; without it what config.json says, or the labels of the data, or 1 value",
+        .aliases = {"num_labels", "id2label", "label_names"},
+        .wanted = "a whole number, or a list of names"}}};
   return out;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "host/base/file.hpp"
@@ -12,6 +13,7 @@
 #include "host/recipe/arguments.hpp"
 #include "host/recipe/declared.hpp"
 #include "host/recipe/fields.hpp"
+#include "host/recipe/foreign.hpp"
 #include "host/recipe/language.hpp"
 #include "host/recipe/paths.hpp"
 #include "host/recipe/scan.hpp"
@@ -80,6 +82,18 @@ Fields Reader::fields_of(const Entry& entry, const std::string& owner) {
   return Fields(entry.options, entry.place, lines_of(entry.place, entry.name), owner);
 }
 
+/// No others than declared ones; of other trainers' names it is said how Galley writes what they mean.
+Status only(const Fields& fields, const Table& table, const Declared& declared) {
+  for (const auto& [name, value] : table) {
+    const bool known = std::any_of(declared.options.begin(), declared.options.end(), [&, &key = name](const OptionSpec& spec) {
+      return spec.name == key || std::find(spec.aliases.begin(), spec.aliases.end(), key) != spec.aliases.end();
+    });
+    if (const std::string written = known ? "" : written_here(name); !written.empty())
+      return fields.error(name, "unknown option '" + name + "' of " + (declared.name == "recipe" ? "the recipe" : declared.name), written);
+  }
+  return fields.only(declared.options);
+}
+
 /// Neither functions nor schedules, strategies and the like.
 Status Reader::plain(const Value& value, const Place& place, const std::string& name) const {
   if (find_entry(value)) {
@@ -128,14 +142,22 @@ Status Reader::resolve(Value* value, const Place& place) {
 Status Reader::read_model(const Entry& entry, ModelSpec* model) {
   const Fields fields = fields_of(entry, "model");
   const Declared& declared = declared_model();
-  TRY_STATUS(fields.only(declared.options));
+  TRY_STATUS(only(fields, entry.options, declared));
   TRY_STATUS(plain(fields, entry.options));
   model->place = entry.place;
   const auto path = TRY(fields.text("path"));
   const auto init = TRY(fields.choice(declared["init"]));
   model->family = TRY(fields.text("family")).value_or("");
   model->task = TRY(fields.text("task")).value_or("");
-  model->labels = TRY(fields.integer("labels", 1, INT32_MAX)).value_or(0);
+  if (const Value* labels = fields.find("labels"); labels && labels->as<List>()) {
+    model->label_names = TRY(fields.texts("labels")).value_or(std::vector<std::string>());
+    model->labels = static_cast<int64_t>(model->label_names.size());
+    if (std::set<std::string>(model->label_names.begin(), model->label_names.end()).size() != model->label_names.size())
+      return fields.error("labels", "'labels' of model has a name twice");
+    if (model->labels == 0) return fields.wrong("labels", declared["labels"].expects());
+  } else {
+    model->labels = TRY(fields.integer("labels", 1, INT32_MAX)).value_or(0);
+  }
 
   const Value* config = fields.find("config");
   if (path) {
@@ -411,7 +433,7 @@ Status Reader::read(const Entry& entry, Recipe* recipe) {
     return ok();
   }
   const Fields fields = fields_of(entry, "the recipe");
-  TRY_STATUS(fields.only(declared_recipe().options));
+  TRY_STATUS(only(fields, entry.options, declared_recipe()));
   TRY_STATUS(read_model(*TRY(entry_of(fields, "model", Entry::Kind::Model, "model { path = … }")), &recipe->model));
   TRY_STATUS(read_data(*TRY(entry_of(fields, "data", Entry::Kind::Data, "data.text { files = { … } }")), &recipe->data));
   TRY_STATUS(read_numbers(fields, recipe));

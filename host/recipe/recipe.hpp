@@ -34,12 +34,13 @@ struct Use {
 
 /// model { path = …, init = "file" | "random", family = … } or model { family = …, config = { … } } (always random).
 struct ModelSpec {
-  std::filesystem::path path;  ///< empty when a family and a configuration are given; resolved, absolute
-  std::string family;          ///< beside a path: for a config.json without model_type; may be empty then
-  Table config;                ///< the configuration given in the recipe
-  std::string task;            ///< what the model is to do, in the family's words; "": what its config.json says
-  int64_t labels = 0;          ///< among how many it chooses, where it has labels; 0: what its config.json says
-  bool random = false;         ///< initialize instead of loading
+  std::filesystem::path path;            ///< empty when a family and a configuration are given; resolved, absolute
+  std::string family;                    ///< beside a path: for a config.json without model_type; may be empty then
+  Table config;                          ///< the configuration given in the recipe
+  std::string task;                      ///< what the model is to do, in the family's words; "": what its config.json says
+  int64_t labels = 0;                    ///< among how many it chooses, where it has labels; 0: what its config.json says
+  std::vector<std::string> label_names;  ///< of these, by number; empty: what its config.json says, or LABEL_0 and so on
+  bool random = false;                   ///< initialize instead of loading
   Place place;
 };
 
@@ -53,6 +54,12 @@ struct Learning {
   std::map<std::string, int64_t> names;  ///< of labels
   int32_t start = 0, padding = 0;        ///< the tokens that begin a target, and stand behind it
   bool counts_tokens = false;            ///< positions that a batch does not give are those of its tokens, not of its columns
+  /// What a label is called: its name, or "LABEL_3".
+  std::string name_of(int64_t label) const {
+    for (const auto& [name, number] : names)
+      if (number == label) return name;
+    return "LABEL_" + std::to_string(label);
+  }
 };
 
 /// Whether a recipe may name any file that its author can read, or files of its own folder only, and those that --set gives.
