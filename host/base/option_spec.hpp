@@ -54,6 +54,9 @@ struct OptionSpec {
   int line = 0;                           ///< in the manifest
   std::string wanted = {};                ///< what `expects` says, where the type does not say it all
   std::vector<OptionSpec> fields = {};    ///< of Tables: what each table may have
+  /// Of Strings: each is a pattern of names, and one that finds nothing is refused. "parameters", "trained" parameters, "states", "nodes";
+  /// "": they are no patterns of these.
+  std::string matches = {};
 
   /// The value in the form that plugins read (integers and bytes as int64_t, numbers as double, lists as List, a schedule as it is; in
   /// tables, defaults for what is absent), or what is wrong with it: "must be a number in [0, 1), not 1.5". Integers are taken for numbers,

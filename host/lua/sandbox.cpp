@@ -54,6 +54,30 @@ int find_line(lua_State* L, lua_Debug* frame) {
 
 std::string file_of(const lua_Debug& frame) { return *frame.source == '@' || *frame.source == '=' ? frame.source + 1 : frame.short_src; }
 
+/// A hint for what the parser says: "\nline 7: use \"clip\" { norm = 1.0 }", and the line before it, whose comma may be missing.
+std::string source_at(std::string_view text, std::string_view message) {
+  const size_t end = message.find(": "), colon = end == message.npos ? end : message.rfind(':', end - 1);
+  if (colon == message.npos) return {};
+  const int line = std::atoi(std::string(message.substr(colon + 1, end - colon - 1)).c_str());
+  std::vector<std::string> lines;
+  for (size_t at = 0; at <= text.size() && static_cast<int>(lines.size()) < line;) {
+    const size_t stop = std::min(text.find('\n', at), text.size());
+    std::string one(text.substr(at, stop - at));
+    one.erase(0, one.find_first_not_of(" \t\r"));
+    lines.push_back(one.size() > 100 ? one.substr(0, 97) + "..." : one);
+    at = stop + 1;
+  }
+  if (line < 1 || static_cast<int>(lines.size()) < line) return {};
+  std::string out = "\nline " + std::to_string(line) + ": " + lines.back();
+  size_t before = lines.size() - 1;
+  while (before > 0 && lines[before - 1].empty()) --before;
+  const std::string last = before > 0 ? lines[before - 1] : "";
+  // What the parser expects to end, it tells where the next thing begins.
+  if (message.find("expected") != message.npos && !last.empty() && last.find("--") == last.npos && last.back() != ',' && last.back() != '{')
+    out += "; a comma may be missing at the end of line " + std::to_string(before) + ": " + last;
+  return out;
+}
+
 std::string type_with_article(lua_State* L, int index) {
   const char* name = luaL_typename(L, index);
   return lua_type(L, index) == LUA_TNIL ? "nil" : std::string("a ") + name;
@@ -225,6 +249,7 @@ void Sandbox::load(lua_State* L, std::string_view text, const std::string& name)
   if (text.starts_with('#')) text.remove_prefix(std::min(text.find('\n'), text.size()));
   const int status = luaL_loadbufferx(L, text.data(), text.size(), ("@" + name).c_str(), "t");
   check(L);
+  if (status == LUA_ERRSYNTAX) raise_text(L, lua_tostring(L, -1) + source_at(text, lua_tostring(L, -1)));
   if (status != LUA_OK) lua_error(L);
 }
 

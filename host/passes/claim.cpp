@@ -1,5 +1,6 @@
 // Strategies decide properties: of what the model has, of gradients once backward is there, and of what updates have made.
 #include "host/passes/facets.hpp"
+#include "host/passes/matches.hpp"
 #include "host/passes/passes.hpp"
 
 namespace galley {
@@ -23,10 +24,13 @@ Status claim_model(Compilation& c) {
     if (c.graph.tensor(t).parameter_kind() && !c.graph.replaced(t)) subjects.push_back({GALLEY_SUBJECT_PARAMETER, t});
   add_nodes(c.graph, Section::Forward, &subjects);
   subjects.push_back({GALLEY_SUBJECT_RUN});
+  TRY_STATUS(check_matches(c));
   TRY_STATUS(ask_trainable(c, subjects));
   if (c.backward() && c.decisions.trainable.empty())
     return recipe_error("nothing is left to train: every parameter is frozen", "narrow what is frozen, or add an adapter");
+  TRY_STATUS(check_trained_matches(c));
   TRY_STATUS(ask_facets(c, subjects));
+  TRY_STATUS(check_optimizers(c));
   c.graph.run.micro_batches = c.options.micro_batches > 0 ? c.options.micro_batches : c.decisions.micro_batches;
   return ok();
 }
@@ -42,6 +46,7 @@ Status claim_made(Compilation& c) {
   const Graph::As as(c.graph, {Section::Update});
   std::vector<Who> subjects;
   add_tensors(c.graph, GALLEY_KIND_STATE, GALLEY_SUBJECT_STATE, c.applied, &subjects);
+  TRY_STATUS(check_state_matches(c));
   add_nodes(c.graph, Section::Window, &subjects);
   add_nodes(c.graph, Section::Update, &subjects);
   return ask_facets(c, subjects);

@@ -1,5 +1,6 @@
 #include "host/passes/facets.hpp"
 
+#include <algorithm>
 #include <string_view>
 
 #include "galley/format.h"
@@ -97,8 +98,12 @@ Status take_gradient_lifetime(const Answer& a) {
 
 Status take_update(const Answer& a) {
   if (!a.said.claimed && !a.c.backward()) return ok();  // an adapter is sampled or merged without an optimizer
-  if (!a.said.claimed)
-    return recipe_error("'" + a.name + "' is to be trained, but no strategy updates it", "add an optimizer to the recipe, or freeze it");
+  if (!a.said.claimed) {
+    const bool none = std::none_of(a.c.strategies.begin(), a.c.strategies.end(),
+                                   [](const auto& s) { return s->update() && s->update()->stages & GALLEY_STAGE_STEP; });
+    return recipe_error((none ? "the recipe has no optimizer: '" : "'") + a.name + "' is to be trained, but no strategy updates it",
+                        none ? "add an optimizer: use \"adamw\" { lr = 2e-5 }" : "add an optimizer to the recipe, or freeze it");
+  }
   if (!a.c.strategies[static_cast<size_t>(a.said.use)]->update())
     return plugin_error(a.by() + " claims the update of '" + a.name + "' but has no galley.update/1");
   if (const uint32_t stages = a.c.strategies[static_cast<size_t>(a.said.use)]->update()->stages; !(stages & GALLEY_STAGE_STEP))

@@ -117,25 +117,40 @@ class Mover {
     for (const galley_tensor t : node.inputs) {
       if (const auto maker = late_.find(t); maker != late_.end()) {
         const GraphNode& other = graph_.node(maker->second);
-        return recipe_error("'" + node.name + "'" + by(node) + " is to be done in backward, but reads '" + graph_.tensor(t).name +
-                                "', which '" + other.name + "'" + by(other) + " makes in the update, for all parameters",
+        return recipe_error(between(other.use) + "'" + node.name + "'" + by(node) + " is to be done in backward, but reads '" +
+                                graph_.tensor(t).name + "', which '" + other.name + "'" + by(other) +
+                                " makes in the update, for all parameters",
                             without(other.use));
       }
       const auto writer = scalars_.find(t);
       if (writer == scalars_.end()) continue;
       const GraphNode& other = graph_.node(writer->second);
-      return recipe_error("'" + node.name + "'" + by(node) + " is to be done in backward, but reads '" + graph_.tensor(t).name +
-                              "', which '" + other.name + "'" + by(other) + " makes of all gradients",
+      return recipe_error(between(other.use) + "'" + node.name + "'" + by(node) + " is to be done in backward, but reads '" +
+                              graph_.tensor(t).name + "', which '" + other.name + "'" + by(other) + " makes of all gradients",
                           without(other.use));
     }
     return ok();
   }
 
-  /// The nearest recipes that can be: without the one, or without the other.
-  std::string without(int use) const {
+  /// The strategy that wants updates in backward.
+  int wants_immediate() const {
     int wants = no_use;
     for (const galley_tensor p : c_.decisions.trainable)
       if (const galley_tensor g = graph_.tensor(p).gradient; g && graph_.tensor(g).immediate) wants = graph_.tensor(g).immediate_use;
+    return wants;
+  }
+
+  /// What is wrong in a person's words, where both strategies are known: the details come behind it.
+  std::string between(int use) const {
+    const int wants = wants_immediate();
+    if (use == no_use || wants == no_use) return "";
+    return label(c_.strategies, wants) + " updates each parameter before all gradients are there, and " + label(c_.strategies, use) +
+           " needs all of them: ";
+  }
+
+  /// The nearest recipes that can be: without the one, or without the other.
+  std::string without(int use) const {
+    const int wants = wants_immediate();
     if (use == no_use || wants == no_use) return "let the gradients live until the end of the window";
     return "leave out " + label(c_.strategies, use) + ", or " + label(c_.strategies, wants) + ", which wants updates in backward";
   }

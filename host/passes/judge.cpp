@@ -26,6 +26,13 @@ Result<Claimed> judge(Strategies strategies, const galley_subject& subject, cons
       continue;
     }
     if (!by_claimant && equal(winner, said.value)) continue;
+    if (subject.facet == GALLEY_FACET_TRAINABLE) {
+      const auto does = [&](const Claimed& c) {
+        return label(strategies, c.use) + (c.number == 0 ? " freezes" : c.number == 1 ? " trains" : " writes");
+      };
+      return recipe_error("two strategies decide what is trained: " + does(winner) + " '" + subject.name + "', " + does(said.value) + " it",
+                          "take one of the two out, or narrow it to other parameters; two adapters do not go together");
+    }
     return recipe_error("two strategies decide '" + std::string(facet_name(subject.facet)) + "' of '" + subject.name +
                             "': " + label(strategies, winner.use) + " says " + value_text(strategies, winner, by_claimant) + ", " +
                             label(strategies, said.value.use) + " says " + value_text(strategies, said.value, by_claimant),

@@ -274,7 +274,8 @@ OptionSpec Reader::read_option(const toml::table& table, const char* header, con
   const std::string where = "option '" + out.name + "' of " + of;
   if (!is_name(out.name, "_")) fail(*table.get("name"), "the name of " + where + " must be lower-case letters, digits and '_'");
   only(table, where,
-       {"name", "type", "default", "range", "min", "max", "choices", "length", "schedule", "required", "description", "aliases", "field"});
+       {"name", "type", "default", "range", "min", "max", "choices", "length", "schedule", "required", "description", "aliases", "field",
+        "matches"});
   out.description = string(table, "description", where, true);
   const std::string type = string(table, "type", where, true);
   if (error_) return out;
@@ -300,10 +301,15 @@ OptionSpec Reader::read_option(const toml::table& table, const char* header, con
   meant_for("field", tables && !field);
   meant_for("choices", out.type == OptionType::Choice || out.type == OptionType::Number);
   meant_for("length", list || out.type == OptionType::Strings);
+  meant_for("matches", out.type == OptionType::Strings);
 
   read_range(table, &out);
   out.choices = strings(table, "choices");
   out.aliases = strings(table, "aliases");
+  out.matches = string(table, "matches", where);
+  static const std::vector<std::string> subjects = {"parameters", "trained", "states", "nodes"};
+  if (!out.matches.empty() && std::find(subjects.begin(), subjects.end(), out.matches) == subjects.end())
+    fail(*table.get("matches"), "'matches' of " + where + " is '" + out.matches + "'; there are parameters, trained, states and nodes");
   out.length = exact<int64_t>(table, "length", "a whole number").value_or(0);
   out.schedule = exact<bool>(table, "schedule", "true or false").value_or(false);
   out.required = exact<bool>(table, "required", "true or false").value_or(false);

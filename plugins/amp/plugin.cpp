@@ -31,9 +31,8 @@ class Amp {
     max_skips_ = options.integer("max_skips");
   }
 
-  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const {
+  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
     if (subject.facet == GALLEY_FACET_COMPUTE) {
-      check_patterns(graph, subject.node);
       const int64_t weights = weights_ == "cast-on-use" ? GALLEY_WEIGHTS_CAST_ON_USE : GALLEY_WEIGHTS_DERIVED;
       if (matches(subject.name)) out.strong(0, "f32");
       else if (subject.op_flags & GALLEY_OP_LOW) out.weak(weights, compute_.c_str());
@@ -63,16 +62,6 @@ class Amp {
  private:
   bool matches(const char* name) const {
     return std::any_of(except_.begin(), except_.end(), [&](const std::string& pattern) { return glob_match(pattern, name); });
-  }
-
-  /// A pattern that finds nothing is a typing error. Looked at once, with the model's first node.
-  void check_patterns(const GraphReader& graph, galley_node asked) const {
-    if (except_.empty() || asked != graph.next_node(0, GALLEY_SEGMENT_MODEL)) return;
-    std::vector<std::string> names;
-    for (galley_node n = asked; n; n = graph.next_node(n, GALLEY_SEGMENT_MODEL)) names.emplace_back(graph.node(n).name);
-    for (const std::string& pattern : except_)
-      if (std::none_of(names.begin(), names.end(), [&](const std::string& name) { return glob_match(pattern, name); }))
-        invalid("no node is called '" + pattern + "'; " + nearest_names(pattern, names));
   }
 
   galley_tensor scale(Graph& graph) const { return number(graph, "amp.scale", GALLEY_F32, init_); }

@@ -170,7 +170,6 @@ class Muon {
     if (subject.kind != GALLEY_SUBJECT_PARAMETER || subject.facet != GALLEY_FACET_UPDATE) return;
     if (rest_ && subject.trainable) out.weak(0, "muon, rest: adamw");
     if (is_hidden_matrix(graph.info(subject.tensor))) updated_.claim(graph, subject, out, true);
-    else updated_.check(graph, subject);
   }
 
   void build(Graph& graph, Trained trained) const {

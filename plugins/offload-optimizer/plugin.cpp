@@ -60,7 +60,6 @@ class OffloadOptimizer {
   /// Once, before anything is built: whether there is such a memory, and such parameters.
   void check(const GraphReader& graph, const galley_subject& subject) const {
     if (!is_first_parameter(graph, subject.tensor)) return;
-    parameters_.check(graph);
     if (const galley_run_info run = graph.run(); run.flags & GALLEY_RUN_TRAINS) other_memory(*run.target, memory_, kWhat);
   }
   bool is_named(const GraphReader& graph, galley_tensor parameter) const {

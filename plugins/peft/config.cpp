@@ -183,17 +183,44 @@ std::string task_module(const sdk::Graph& graph, const std::string& module) {
   return whole_module(module, {"classifier", "score"}, {});
 }
 
+namespace {
+
+/// A model card: what the folder is, and how it is loaded. Nothing in it differs from one run of a recipe to another.
+std::string card_of(const Json& config) {
+  const auto text = [&](const char* key) {
+    const auto at = config.find(key);
+    return at != config.end() && at->is_string() ? at->get<std::string>() : std::string();
+  };
+  const std::string type = text("peft_type"), base = text("base_model_name_or_path"), task = text("task_type");
+  const std::string loader = task == "SEQ_CLS"        ? "AutoModelForSequenceClassification"
+                             : task == "TOKEN_CLS"    ? "AutoModelForTokenClassification"
+                             : task == "SEQ_2_SEQ_LM" ? "AutoModelForSeq2SeqLM"
+                             : task == "CAUSAL_LM"    ? "AutoModelForCausalLM"
+                                                      : "AutoModel";
+  return "---\nlibrary_name: peft\n" + (base.empty() ? std::string() : "base_model: " + Json(base).dump() + "\n") +
+         "tags:\n- galley\n---\n\n# " + type +
+         " adapter\n\nTrained by Galley. `adapter_config.json` says which layers it adapts, and how. To load it with PEFT:\n\n" +
+         "    from peft import PeftModel\n    from transformers import " + loader + "\n    base = " + loader +
+         ".from_pretrained(BASE)\n    model = PeftModel.from_pretrained(base, FOLDER)\n\nBASE is " +
+         (base.empty() ? std::string("the model that lies beside this folder") : "`" + base + "`") +
+         ", FOLDER this one. To make one model of both: `galley export FOLDER --merge --out NEW`.\n";
+}
+
+}  // namespace
+
 void document(sdk::Graph& graph, Json config) {
   if (Json& task = config["task_type"]; task == "") task = task_type(graph);
   const galley_run_info run = graph.run();
   if (Json& base = config["base_model_name_or_path"]; base.is_null() && run.model && *run.model) base = run.model;
   graph.document(kConfigFile, config.dump(2) + "\n");
+  graph.document(kCardFile, card_of(config));
 }
 
 void document_trained(sdk::Graph& graph, Json config) {
   if (!trains_model(graph)) return;
   config["base_model_name_or_path"] = nullptr;
   graph.document(kConfigFile, config.dump(2) + "\n");
+  graph.document(kCardFile, card_of(config));
 }
 
 bool is_all_linear(const Key& targets) {

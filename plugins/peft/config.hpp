@@ -13,7 +13,7 @@ namespace galley::peft {
 using Json = nlohmann::ordered_json;
 
 /// Where the strategies save it.
-constexpr const char* kConfigFile = "adapter/adapter_config.json";
+constexpr const char *kConfigFile = "adapter/adapter_config.json", *kCardFile = "adapter/README.md";
 
 /// One key of a configuration, of the type that is asked for. Functions throw sdk::Failure with one line that names the file and the key.
 class Key {

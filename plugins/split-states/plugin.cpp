@@ -167,8 +167,6 @@ class SplitStates {
 
   void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const {
     const uint32_t facet = subject.facet;
-    if (facet == GALLEY_FACET_STORAGE && subject.kind == GALLEY_SUBJECT_PARAMETER && is_first_parameter(graph, subject.tensor))
-      parameters_.check(graph);
     if (!subject.parameter || !subject.trainable || !takes(graph.info(subject.parameter))) return;
     if (facet == GALLEY_FACET_GRADIENT_DTYPE && gradients_) out.weak(0, "bf16");
     if (facet != GALLEY_FACET_STORAGE) return;

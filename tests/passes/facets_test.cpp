@@ -70,7 +70,7 @@ TEST_F(Facets, WrittenIsNotTrained) {
 
 TEST_F(Facets, NobodyUpdates) {
   options.purpose = Purpose::Train;
-  EXPECT_EQ(cause(claim_model(*c)), "'w' is to be trained, but no strategy updates it");
+  EXPECT_EQ(cause(claim_model(*c)), "the recipe has no optimizer: 'w' is to be trained, but no strategy updates it");
 }
 
 TEST_F(Facets, WhoUpdatesHasAnUpdate) {

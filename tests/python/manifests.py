@@ -30,7 +30,7 @@ for requirement, says in (('sgd', None), ('sgd >= 1', None), ('sgd >= 1.0.0', No
 
 alone = recipe('alone.lua', model, 'data.random {}', use('clip', norm=1.0), **small)
 said = run('plan', alone, code=2).stderr
-check("alone.lua:7: clip needs a strategy that decides 'update', and the recipe has none" in said and "'adam', 'adamw'" in said, f'clip alone: {said}')
+check("alone.lua:7: clip needs an optimizer, and the recipe has none" in said and "'adam', 'adamw'" in said, f'clip alone: {said}')
 plan(clipped)
 for value, says in (('"sgd"', None), ('"adamw"', 'clipped.lua:8: clip needs update = \'adamw\', but sgd (clipped.lua:7) makes it \'sgd\'')):
     folder = altered(f'needs-{value.strip(chr(34))}', 'clip', 'needs = [{ facet = "update" }]', f'needs = [{{ facet = "update", value = {value} }}]')

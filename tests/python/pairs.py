@@ -44,7 +44,7 @@ others = [n for n in listed if n not in optimizers]
 check(optimizers, 'no strategy updates parameters')
 for n in others:
     said = words([n])
-    check('no strategy updates it' in said or f"{n} needs a strategy that decides 'update'" in said, f'{n} alone: {said}')
+    check('no strategy updates it' in said or f"{n} needs an optimizer" in said, f'{n} alone: {said}')
 
 refused = set()
 for a, b in itertools.combinations(listed, 2):

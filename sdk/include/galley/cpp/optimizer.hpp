@@ -132,20 +132,13 @@ class Updated {
     }
   }
   /// In its claims, the text says which group a parameter belongs to: it lives as long as this. `strongly`: also without `parameters`.
-  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out, bool strongly = false) const {
+  void claim(const GraphReader&, const galley_subject& subject, Claim& out, bool strongly = false) const {
     if (!asks_for_update(subject)) return;
-    check(graph, subject);
     if (!subject.trainable) return;
     const Group* group = group_of(subject.name);
     const char* const text = group ? group->text.c_str() : name_.c_str();
     if (parameters_.empty() && !strongly) out.weak(0, text);
     else if (parameters_.empty() || parameters_.match(subject.name)) out.strong(0, text);
-  }
-  /// Throws where a pattern finds no parameter; for an optimizer that leaves some without a claim by this.
-  void check(const GraphReader& graph, const galley_subject& subject) const {
-    if (!asks_for_update(subject) || !is_first_parameter(graph, subject.tensor)) return;
-    parameters_.check(graph);
-    for (const Group& group : groups_) group.patterns.check(graph);
   }
   bool names(const char* parameter) const { return parameters_.empty() || parameters_.match(parameter); }
   double decay(const galley_tensor_info& parameter) const {

@@ -11,7 +11,7 @@
 
 namespace galley::sdk {
 
-/// `*` matches any characters, `?` matches one.
+/// `*` matches any characters, `?` matches one. With matches = "…" in the manifest the host refuses patterns that find nothing.
 class Patterns {
  public:
   Patterns() = default;
@@ -26,15 +26,6 @@ class Patterns {
     std::string out;
     for (const std::string& pattern : patterns_) out += (out.empty() ? "" : ", ") + pattern;
     return out;
-  }
-  /// Throws for a pattern that no parameter has: a typing error, which would change what is trained in silence.
-  void check(const GraphReader& graph) const {
-    std::vector<std::string> names;
-    for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t))
-      if (const galley_tensor_info info = graph.info(t); info.kind == GALLEY_KIND_PARAMETER) names.emplace_back(info.name);
-    for (const std::string& pattern : patterns_)
-      if (std::none_of(names.begin(), names.end(), [&](const std::string& name) { return glob_match(pattern, name); }))
-        invalid("no parameter is called '" + pattern + "'; " + nearest_names(pattern, names));
   }
 
  private:
