@@ -22,4 +22,38 @@ Value toml_value(const toml::node& node) {
   return Value(std::move(out));
 }
 
+namespace {
+
+toml::array array_of(const List& list);
+toml::table table_of(const Table& table);
+
+/// Calls `take` with the value as TOML has it; not with nil.
+template <class Take>
+void as_toml(const Value& value, const Take& take) {
+  if (const auto* b = value.as<bool>()) take(*b);
+  else if (const auto* i = value.as<int64_t>()) take(*i);
+  else if (const auto* d = value.as<double>()) take(*d);
+  else if (const auto* s = value.as<std::string>()) take(*s);
+  else if (const auto* list = value.as<List>()) take(array_of(*list));
+  else if (const auto* table = value.as<Table>()) take(table_of(*table));
+}
+
+toml::array array_of(const List& list) {
+  toml::array out;
+  for (const Value& one : list) as_toml(one, [&](auto&& x) { out.push_back(std::forward<decltype(x)>(x)); });
+  return out;
+}
+
+toml::table table_of(const Table& table) {
+  toml::table out;
+  for (const auto& [name, one] : table) put(out, name, one);
+  return out;
+}
+
+}  // namespace
+
+void put(toml::table& table, const std::string& key, const Value& value) {
+  as_toml(value, [&](auto&& x) { table.insert_or_assign(key, std::forward<decltype(x)>(x)); });
+}
+
 }  // namespace galley

@@ -10,4 +10,7 @@ namespace galley {
 /// Booleans, integers, numbers, strings, arrays and tables; a date or a time is an empty table.
 Value toml_value(const toml::node& node);
 
+/// Puts the value into a table under the key. What TOML has no word for (nil, in lists and tables too) is left out.
+void put(toml::table& table, const std::string& key, const Value& value);
+
 }  // namespace galley

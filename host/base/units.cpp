@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <ctime>
 #include <map>
 
 namespace galley {
@@ -44,6 +45,15 @@ std::string count_text(double count) {
   }
   char text[32];
   std::snprintf(text, sizeof text, u ? "%.2f%s" : "%.0f%s", count, units[u]);
+  return text;
+}
+
+std::string time_text(int64_t seconds) {
+  const auto at = static_cast<std::time_t>(seconds);
+  std::tm utc = {};
+  ::gmtime_r(&at, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
   return text;
 }
 

@@ -15,4 +15,7 @@ Result<int64_t> parse_bytes(const std::string& text);
 /// "123.69 M"
 std::string count_text(double count);
 
+/// "2026-01-31T09:30:00Z", of seconds since 1970.
+std::string time_text(int64_t seconds);
+
 }  // namespace galley

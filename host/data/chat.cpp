@@ -184,7 +184,13 @@ Result<std::vector<Message>> messages_of(const Value& value, const ChatChoice& c
       message.more.erase(key);
       return *it->second.as<std::string>();
     };
-    const std::optional<std::string> role = take("role", "from"), content = take("content", "value");
+    const std::optional<std::string> role = take("role", "from");
+    std::optional<std::string> content = take("content", "value");
+    // A turn that only calls tools has null: what the recipe leaves out on purpose leaves a turn without a text.
+    const auto null = table->find(table->contains("content") ? "content" : "value");
+    const bool calls = std::any_of(table->begin(), table->end(),
+                                   [&](const auto& entry) { return among(choice.ignored, entry.first) && !is_nothing(entry.second); });
+    if (!content && null != table->end() && null->second.is_nil() && calls) content = "";
     const char* const forms =
         "a message is { \"role\": …, \"content\": … }, or ShareGPT's { \"from\": …, \"value\": … }; other keys have to be "
         "renamed in the file";

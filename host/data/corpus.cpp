@@ -5,6 +5,7 @@
 
 #include "host/base/random.hpp"
 #include "host/data/document_encoder.hpp"
+#include "host/data/peek.hpp"
 #include "host/data/shape.hpp"
 #include "host/data/spec.hpp"
 #include "host/data/text_codec.hpp"
@@ -274,7 +275,8 @@ Result<CorpusInfo> describe_corpus(const DataSpec& spec, const Recipe& recipe) {
   CorpusInfo info;
   if (spec.kind != "tokens") {
     const TextCodec codec = TRY(TextCodec::open(spec, recipe));
-    TRY(DocumentEncoder::create(spec, recipe, codec));
+    const DocumentEncoder encoder = TRY(DocumentEncoder::create(spec, recipe, codec));
+    TRY_STATUS(check_first_line(spec, options.files, encoder, options.skip_bad));
     if (codec.bytes()) info.vocabulary = 256;
   }
   info.one_document = options.rows.pack.packing == Packing::None || lone_document(spec, options);

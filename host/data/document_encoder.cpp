@@ -1,6 +1,7 @@
 #include "host/data/document_encoder.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "host/base/json.hpp"
@@ -112,9 +113,13 @@ Status DocumentEncoder::encode_target(const Table& record, Work& work, std::vect
 /// A number, or one of the model's names.
 Result<uint32_t> DocumentEncoder::label_of(const Value& value) const {
   const auto* number = value.as<int64_t>();
+  int64_t written = 0;  // as a text: CSV has nothing else
   if (const auto* name = value.as<std::string>()) {
     const auto known = learning_.names.find(*name);
     if (known != learning_.names.end()) number = &known->second;
+    else if (const auto end = std::from_chars(name->data(), name->data() + name->size(), written);
+             end.ec == std::errc() && end.ptr == name->data() + name->size())
+      number = &written;
   }
   if (number && *number >= 0 && *number < learning_.classes) return static_cast<uint32_t>(*number);
   std::string names;
@@ -149,7 +154,11 @@ Status DocumentEncoder::encode_values(const Value& values, std::vector<uint32_t>
   for (const Value& value : list) {
     const auto* real = value.as<double>();
     const auto* whole = value.as<int64_t>();
-    const double number = real ? *real : whole ? static_cast<double>(*whole) : NAN;
+    double number = real ? *real : whole ? static_cast<double>(*whole) : NAN;
+    if (const auto* text = value.as<std::string>())  // CSV has nothing else
+      if (const auto end = std::from_chars(text->data(), text->data() + text->size(), number);
+          end.ec != std::errc() || end.ptr != text->data() + text->size())
+        number = NAN;
     if (!std::isfinite(static_cast<float>(number)))
       return recipe_error("field '" + label_ + "' is " + value_text(value) + " where a number belongs");
     for (const uint32_t half : halves_of(static_cast<float>(number))) out->push_back(half);

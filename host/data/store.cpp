@@ -8,6 +8,7 @@
 
 #include "host/base/lines.hpp"
 #include "host/base/ordered.hpp"
+#include "host/data/line_file.hpp"
 #include "host/data/pieces.hpp"
 #include "host/data/spec.hpp"
 #include "host/text/unicode.hpp"
@@ -196,6 +197,13 @@ class StoreBuilder {
 
 namespace {
 
+/// What it is not goes by skip_bad: a file of another form is never left out in silence.
+Result<LineFile> open_lines(const DataSpec& spec, const std::filesystem::path& path) {
+  Result<LineFile> file = LineFile::open(path);
+  if (!file && file.error().exit == Exit::Recipe) return data_error(spec, file.error().cause, file.error().hint);
+  return file;
+}
+
 /// Tokens of text and of lines, on all threads.
 class Pass {
  public:
@@ -239,22 +247,21 @@ class Pass {
     }
     uint64_t before = 0;
     for (size_t f = 0; f < builder_.kept().files.size(); ++f) {
-      const File file = TRY(File::open_read(builder_.kept().files[f].path));
-      uint64_t offset = 0;
+      LineFile file = TRY(open_lines(spec_, builder_.kept().files[f].path));
       LineBlocks blocks([&](std::span<std::byte> bytes) -> Result<size_t> {
-        const size_t n = TRY(file.read_some(bytes, offset));
-        offset += n;
+        Result<size_t> n = file.read(bytes);
+        if (!n && n.error().exit == Exit::Recipe) return data_error(spec_, n.error().cause, n.error().hint);
         return n;
       });
       TRY_STATUS(in_order<Job>(
           threads,
           [&](Job& job) -> Result<bool> {
             job.file = f;
-            TRY_STATUS(builder_.tell(before + offset));
+            TRY_STATUS(builder_.tell(before + file.offset()));
             return blocks.next(&job.lines);
           },
-          [&](Job& job, size_t thread) -> Status { return encode_lines(job, *TRY(of(thread))); }, consume));
-      before += offset;
+          [&](Job& job, size_t thread) -> Status { return encode_lines(job, file, *TRY(of(thread))); }, consume));
+      before += file.offset();
     }
     return ok();
   }
@@ -274,10 +281,10 @@ class Pass {
     return ok();
   }
 
-  Status encode_lines(Job& job, DocumentEncoder::Work& work) const {
+  Status encode_lines(Job& job, const LineFile& file, DocumentEncoder::Work& work) const {
     job.clear();
     const TextDocument& document = builder_.kept().files[job.file];
-    const auto place = [&](int64_t number) { return document.path.string() + ":" + std::to_string(number); };
+    const auto place = [&](int64_t number) { return file.place(number); };
     const auto bad = [&](const Error& error) -> Status {
       if (error.exit != Exit::Recipe) return error;
       ++job.skipped;
@@ -334,6 +341,10 @@ Result<TokenStore> prepare_documents(const DataSpec& spec, const Documents& docu
   hash.add(TextPieces::kRule);
   hash.add(separator);
   hash.add(static_cast<uint64_t>(skip_bad));
+  // Before all else: a file that nobody can read is told before it is hashed. Of plain lines the key stays what it was.
+  for (const TextDocument& document : documents.files)
+    if (encoder.by_lines() && TRY(open_lines(spec, document.path)).form() != LineFile::Form::Lines)
+      hash.add("as lines: " + document.identity);
   TRY_STATUS(builder.read_key(documents, hash, !encoder.by_lines()));
   if (std::optional<TokenStore> found = TRY(builder.find())) return std::move(*found);
   TRY_STATUS(builder.begin());
