@@ -8,6 +8,7 @@
 #include <memory>
 #include <new>
 
+#include "host/base/columns.hpp"
 #include "host/base/confinement.hpp"
 #include "host/base/log.hpp"
 #include "host/base/nearest.hpp"
@@ -19,7 +20,7 @@ namespace galley {
 namespace {
 
 std::string pad(std::string text, size_t width) {
-  if (text.size() < width) text.append(width - text.size(), ' ');
+  if (const size_t columns = display_width(text); columns < width) text.append(width - columns, ' ');
   return text + "  ";
 }
 

@@ -15,6 +15,7 @@
 #include "host/commands/fit.hpp"
 #include "host/commands/inspect.hpp"
 #include "host/commands/listing.hpp"
+#include "host/commands/predict.hpp"
 #include "host/commands/report.hpp"
 #include "host/commands/run_commands.hpp"
 #include "host/commands/sample.hpp"
@@ -130,7 +131,7 @@ std::string proved_text(const Study& s) {
          " tensors lie within their memories, apart while they are in use\n";
 }
 
-/// A plan that needs more than the locked one is an error, for scripts: it has been shown what grew.
+/// A plan that does not fit, or needs more than the locked one, is an error, for scripts: it has been shown.
 Status grown(const std::optional<PlanChange>& change, const std::string& file) {
   if (!change || !change->grew()) return ok();
   std::string what;
@@ -144,6 +145,7 @@ Status grown(const std::optional<PlanChange>& change, const std::string& file) {
 Status command_plan(const CommandLine& a) {
   StudyOptions options = TRY(study_options(a));
   options.runs = false;
+  options.shows_unfit = true;
   if (a.has("--tensors") && !a.has("--json")) return recipe_error("galley plan: --tensors requires --json");
   const std::string dump = a.get("--dump");
   if (dump == "help") {
@@ -165,7 +167,8 @@ Status command_plan(const CommandLine& a) {
   if (a.has("--lock")) lock.emplace(TRY(NewFile::named(a.get("--lock"))));
   if (!dump.empty()) options.watch = [&](const PassInfo& pass, const auto& text) { print_dump(dump, pass, text); };
   const auto s = TRY(study(a.positional[0], options));
-  if (!dump.empty()) return ok();
+  const auto ended = [&](Status status) { return s->unfit ? Status(*s->unfit) : std::move(status); };
+  if (!dump.empty()) return ended(ok());
   if (a.has("--check")) {
     TRY_STATUS(check_plan(s->program, s->plan, s->target));
     // Not with --json: then stdout is the document.
@@ -187,7 +190,7 @@ Status command_plan(const CommandLine& a) {
     if (a.has("--tensors")) document.merge(tensors_json(s->program, s->plan, s->target));
     if (change) document["against"] = change_json(*change, a.get("--against"));
     std::fputs(plan_json(std::move(document)).c_str(), stdout);
-    return grown(change, a.get("--against"));
+    return ended(grown(change, a.get("--against")));
   }
   const bool host = s->target.memories[0].host_access;
   print_lines("plan of %s: %s, for %s (%s, %lld %s)\n", a.positional[0].c_str(), s->model.model_type.c_str(), s->target.device.c_str(),
@@ -201,7 +204,7 @@ Status command_plan(const CommandLine& a) {
   if (change) std::fputs(shown("\n" + change_text(*change, a.get("--against"), static_cast<size_t>(terminal_columns()))).c_str(), stdout);
   for (const char* written : {"--html", "--lock"})
     if (a.has(written)) print_lines("\nwritten: %s\n", a.get(written).c_str());
-  return grown(change, a.get("--against"));
+  return ended(grown(change, a.get("--against")));
 }
 
 Status command_data(const CommandLine& a) {
@@ -428,6 +431,23 @@ std::vector<CommandSpec> all_commands() {
         reference_flag,
         reference_out_flag},
        command_embed},
+      {"predict",
+       "DIR",
+       "say which labels or values a trained model gives to texts, as JSON lines",
+       "DIR is a run or a model's folder. Reads a line {\"text\": …} or a JSON string from stdin for each text, or --text; of a run the "
+       "fields\n"
+       "are called as in its data. Writes a line for each, in order: {\"label\": …, \"probability\": …, \"probabilities\": {…}}; where a "
+       "text\n"
+       "may have several labels {\"labels\": […], …}, and for a regression {\"value\": …}. Examples:\n"
+       "  galley predict runs/classify --text \"Where is my parcel?\"\n"
+       "  cat texts.jsonl | galley predict runs/classify > labels.jsonl\n",
+       {{"--text", "TEXT", "a text, in the place of stdin", true, false},
+        {"--pair", "TEXT", "the second text beside --text, for a model that tells something of two", true, false},
+        {"--length", "N", "with a model's folder: tokens that are read of a text (512, or the model's own)", false, false},
+        plugin_path_flag,
+        reference_flag,
+        reference_out_flag},
+       command_predict},
       {"data",
        "RECIPE",
        "show what the model will see: documents, tokens, padding, a few rows",

@@ -181,13 +181,18 @@ Status print_plugins(const std::vector<std::filesystem::path>& plugin_path, cons
                      "keep the program beside its folder 'plugins', or give --plugin-path");
   if (json) return print_plugins_json(*plugins, name);
   if (name.empty()) {
-    print_lines("%-16s %-9s %s\n", "strategy", "plugin", "what it does");
+    int width = 0;
+    for (const auto& p : plugins->all()) {
+      width = std::max(width, static_cast<int>(p->manifest.id.size()));
+      for (const StrategySpec& s : p->manifest.strategies) width = std::max(width, static_cast<int>(s.name.size()));
+    }
+    print_lines("%-*s  %-8s %s\n", width, "strategy", "version", "what it does");
     for (const auto& p : plugins->all())
       for (const StrategySpec& s : p->manifest.strategies)
-        print_lines("%-16s %-9s %s\n", s.name.c_str(), p->manifest.version.c_str(), s.summary.c_str());
-    print_lines("\n%-16s %-9s %s\n", "plugin", "version", "folder");
+        print_lines("%-*s  %-8s %s\n", width, s.name.c_str(), p->manifest.version.c_str(), s.summary.c_str());
+    print_lines("\n%-*s  %-8s %s\n", width, "plugin", "version", "folder");
     for (const auto& p : plugins->all())
-      print_lines("%-16s %-9s %s\n", p->manifest.id.c_str(), p->manifest.version.c_str(), p->manifest.folder().c_str());
+      print_lines("%-*s  %-8s %s\n", width, p->manifest.id.c_str(), p->manifest.version.c_str(), p->manifest.folder().c_str());
     print_lines("\ngalley plugins NAME shows the options of a strategy, and the ops and kernels of a plugin.\n");
     return ok();
   }

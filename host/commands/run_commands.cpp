@@ -15,6 +15,7 @@
 #include "host/report/profile.hpp"
 #include "host/report/progress.hpp"
 #include "host/report/rounding_report.hpp"
+#include "host/report/scores_report.hpp"
 #include "host/report/tensorboard.hpp"
 #include "host/report/terminal.hpp"
 #include "host/session/export_folder.hpp"
@@ -27,6 +28,21 @@ namespace galley {
 namespace {
 
 Poison poison_of(const CommandLine& a) { return a.has("--poison") ? Poison::Yes : Poison::No; }
+
+/// What can be done with a run that is over.
+void print_done(const Study& study, const std::filesystem::path& directory) {
+  print_lines("done: %s\n", directory.c_str());
+  if (!study.recipe.save.final) return;
+  const std::string run = directory.string();
+  std::error_code error;
+  const Learning& learning = study.recipe.learning;
+  const bool talks = text_data(study.recipe).kind == "chat";
+  if (of_rows(learning.labels)) print_lines("  galley predict %s\n", run.c_str());
+  else if (learning.labels == Fill::NextTokens || learning.labels == Fill::TargetLabels)
+    print_lines("  galley sample %s %s\n", run.c_str(), talks ? "--chat" : "--prompt TEXT");
+  else print_lines("  galley eval %s\n", run.c_str());
+  print_lines("  galley export %s%s --out NEW\n", run.c_str(), std::filesystem::exists(directory / "adapter", error) ? " --merge" : "");
+}
 
 /// Trains with all observers of a run: its files and the terminal.
 Status train_shown(const CommandLine& a, const Study& study, const OpenSource& open, const std::filesystem::path& directory) {
@@ -56,7 +72,9 @@ Status train_shown(const CommandLine& a, const Study& study, const OpenSource& o
   if (const std::string json = a.has("--profile") ? profile.json() : ""; !json.empty())
     if (Status written = write_atomic(directory / "profile.json", json); trained.ok() && !written.ok()) return written;
   if (trace)
-    if (Status written = trace->finish(); trained.ok()) return written;
+    if (Status written = trace->finish(); trained.ok() && !written.ok()) return written;
+  if (trained.ok() && progress.pauses()) print_lines("go on with: galley resume %s\n", directory.c_str());
+  else if (trained.ok()) print_done(study, directory);
   return trained;
 }
 
@@ -135,6 +153,17 @@ std::string epochs_of(const Study& study, const Source& source) {
                      program.window_tokens > 0);
 }
 
+namespace {
+
+void print_training(const Study& s) {
+  print_lines("training %s: %s parameters, %s of them trained, %s planned\n", s.model.model_type.c_str(),
+              count_text(static_cast<double>(s.program.parameters)).c_str(), count_text(static_cast<double>(s.program.trainable)).c_str(),
+              bytes_text(s.peak_memory()).c_str());
+  std::fflush(stdout);
+}
+
+}  // namespace
+
 Status command_train(const CommandLine& a) {
   const StudyOptions options = TRY(study_options(a));
   const auto s = TRY(study(a.positional[0], options));
@@ -146,10 +175,10 @@ Status command_train(const CommandLine& a) {
   warn_of(*source, options.warn);
   std::vector<RunRecord::DataUsed> found;
   for (const DataReport& report : source->reports()) found.push_back({report.kind, facts_of(report)});
-  TRY_STATUS(create_run(out, TRY(record_of(*s, options.device, *source, std::move(found))), options.warn));
-  print_lines("training %s: %s parameters, %s of them trained, %s planned\n", s->model.model_type.c_str(),
-              count_text(static_cast<double>(s->program.parameters)).c_str(), count_text(static_cast<double>(s->program.trainable)).c_str(),
-              bytes_text(s->peak_memory()).c_str());
+  RunRecord record = TRY(record_of(*s, options.device, *source, std::move(found)));
+  record.command = a.typed;
+  TRY_STATUS(create_run(out, record, options.warn));
+  print_training(*s);
   for (const DataReport& report : source->reports()) print_lines(data_line(report));
   const std::string epochs = epochs_of(*s, *source);
   if (!epochs.empty()) print_lines("  %s\n", epochs.c_str());
@@ -162,7 +191,6 @@ Status command_train(const CommandLine& a) {
     if (exit == Exit::Recipe || exit == Exit::Plugin || exit == Exit::DoesNotFit) discard_run(out);
     return trained;
   }
-  print_lines("done: %s\n", out.c_str());
   return ok();
 }
 
@@ -180,9 +208,8 @@ Status command_resume(const CommandLine& a) {
     TRY_STATUS(check_data_files(run.record, *run.study, *source, directory));
     return source;
   };
-  TRY_STATUS(train_shown(a, *run.study, open, directory));
-  print_lines("done: %s\n", directory.c_str());
-  return ok();
+  print_training(*run.study);
+  return train_shown(a, *run.study, open, directory);
 }
 
 Status command_eval(const CommandLine& a) {
@@ -203,8 +230,16 @@ Status command_eval(const CommandLine& a) {
   const auto session = TRY(Session::open(*s, std::move(source), reference.options()));
   if (run) TRY_STATUS(load_weights_of_run(*session, what));
   const double loss = TRY(session->evaluate());
-  if (a.has("--json")) std::printf("{\"validation_loss\": %.17g}\n", loss);
-  else std::printf("validation loss %s\n", loss_text(loss, s->recipe.learning.labels).c_str());
+  const Scores* scores = session->scores();
+  if (a.has("--json")) {
+    std::printf("{\"validation_loss\": %.17g", loss);
+    for (const auto& [name, value] : scores ? scores_json(*scores, s->recipe.learning) : Table())
+      std::printf(", %s: %s", json_quote(name).c_str(), to_json(value).c_str());
+    std::printf("}\n");
+  } else {
+    std::printf("validation loss %s\n", loss_text(loss, s->recipe.learning.labels).c_str());
+    if (scores) print_lines(scores_text(*scores, s->recipe.learning));
+  }
   return reference.finish(ok());
 }
 

@@ -38,7 +38,8 @@ class Talker {
     const Study& study = session.study();
     if (const Learning& learning = study.recipe.learning; learning.labels != Fill::NextTokens && learning.labels != Fill::TargetLabels)
       return recipe_error("galley sample: a model whose task is '" + learning.task + "' generates no text",
-                          "`galley embed` shows what it makes of texts");
+                          of_rows(learning.labels) ? "`galley predict` says which labels or values it gives to texts"
+                                                   : "`galley embed` shows what it makes of texts");
     std::unique_ptr<Talker> out(new Talker(session, TRY(TextCodec::open(text_spec(study.recipe), study.recipe))));
     out->most_ = TRY(a.integer("--tokens", 200, 1));
     out->draw_.temperature = TRY(a.number("--temperature", 0.8, 0, 1e300));

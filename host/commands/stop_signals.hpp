@@ -10,7 +10,8 @@ namespace galley {
 
 /// Once installed, SIGINT, SIGTERM, SIGHUP (the terminal was closed) and SIGPIPE (nobody reads stdout any more) request the end of the run
 /// instead of ending the process; a second SIGINT or SIGTERM ends it at once. As an observer of a run, it installs itself when the steps
-/// begin: before that there is nothing to finish, and signals have their default effect. One instance at a time. [main-thread]
+/// begin: before that there is nothing to finish, and signals have their default effect. The first signal is answered at once, on stderr.
+/// One instance at a time. [main-thread]
 class StopSignals final : public Observer {
  public:
   StopSignals() = default;
@@ -20,10 +21,8 @@ class StopSignals final : public Observer {
   void install();
   static bool asked();
 
-  Status started(const StartEvent&) override {
-    install();
-    return ok();
-  }
+  Status started(const StartEvent& start) override;
+  void enqueued(int64_t step) override;
 
  private:
   struct Before {

@@ -142,11 +142,14 @@ Result<Learning> learning_of(const Task& task, const Recipe& recipe, Table& conf
       config["problem_type"] = Value(std::string(real           ? "regression"
                                                  : task.several ? "multi_label_classification"
                                                                 : "single_label_classification"));
-    if (out.classes != (said > 0 ? said : usual)) {
+    const std::vector<std::string>& names = recipe.model.label_names;
+    if (!names.empty()) out.classes = static_cast<int64_t>(names.size());
+    if (!names.empty() || out.classes != (said > 0 ? said : usual)) {
       Table ids, labels;
       for (int64_t i = 0; i < out.classes; ++i) {
-        ids.emplace(std::to_string(i), "LABEL_" + std::to_string(i));
-        labels.emplace("LABEL_" + std::to_string(i), i);
+        const std::string name = names.empty() ? "LABEL_" + std::to_string(i) : names[static_cast<size_t>(i)];
+        ids.emplace(std::to_string(i), name);
+        labels.emplace(name, i);
       }
       config["id2label"] = Value(std::move(ids));
       config["label2id"] = Value(std::move(labels));

@@ -16,6 +16,7 @@ enum class Purpose : uint8_t {
   Evaluate,   ///< load, eval
   Sample,     ///< load, sample
   Embed,      ///< load, sample: the hidden state of each position instead of the logits of one
+  Predict,    ///< load, sample: what the head of a model with labels or values makes of each row
   Export,     ///< load, export: of the tensors that export reads
 };
 
@@ -27,6 +28,7 @@ struct PassInfo {
 struct CompileOptions {
   Purpose purpose = Purpose::Train;
   bool keep_logits = false;   ///< Gradients: logits of the whole micro-batch stay, and the head is not chunked
+  bool keep_scores = false;   ///< Train, Evaluate: what the head makes of each row stays behind eval
   bool evaluates = true;      ///< Train: a validation segment is wanted
   bool exports = true;        ///< Train: an export segment is wanted
   bool merges = false;        ///< what strategies have added to the model is saved as part of its weights

@@ -369,9 +369,15 @@ Status order(Compilation& c) {
     c.sample_logits = graph.marks.output ? graph.marks.output : graph.marks.hidden;
     if (!c.sample_logits) return recipe_error("this model marks no hidden state to show");
     out.inference = makers_of(body, c.sample_logits);
+  } else if (purpose == Purpose::Predict) {
+    c.sample_logits = graph.marks.logits;
+    if (!c.sample_logits) return recipe_error("this model marks no head to predict by");
+    std::vector<Item> all = body;
+    for (Item& item : Head(graph, out, true).unroll(chunk, false)) all.push_back(std::move(item));
+    out.inference = makers_of(all, c.sample_logits);
   } else if (purpose == Purpose::Evaluate || (purpose == Purpose::Train && c.options.evaluates)) {
     out.inference = body;
-    Head evaluated(graph, out, false);
+    Head evaluated(graph, out, c.options.keep_scores);
     for (Item& item : evaluated.unroll(chunk, false)) out.inference.push_back(std::move(item));
   }
   out.inference = without_training(c, std::move(out.inference), out, &c.sample_logits);

@@ -185,12 +185,15 @@ Status place_update(Compilation& c, const Homes& homes) {
 Status place_inference(Compilation& c, const Homes& homes) {
   Emitter emitter(c, homes, c.sample_logits ? SegmentKind::Sample : SegmentKind::Eval);
   if (c.sample_logits) emitter.keep(c.sample_logits);
+  const galley_tensor scores = !c.sample_logits && c.options.keep_scores ? c.graph.marks.logits : 0;
+  if (scores) emitter.keep(scores);
   take_image(c, emitter.code());
   TRY_STATUS(emitter.items(c.orders.inference));
   if (c.sample_logits) {
     c.program.sample_logits = emitter.operand(c.sample_logits).tensor;
     if (c.graph.marks.position) c.program.sample_position = emitter.operand(c.graph.marks.position).tensor;
   } else {
+    if (scores) c.program.scores = emitter.operand(scores).tensor;
     read_back(c, emitter.code());
   }
   return ok();

@@ -75,7 +75,7 @@ class ProgramCheck {
       if (tensor(id).life != Life::Run)
         return plan_error("'" + tensor(id).name + "' is written by the host (" + what + ") and must live for the whole run");
     }
-    for (const TensorId id : {program_.logits, program_.sample_logits})
+    for (const TensorId id : {program_.logits, program_.scores, program_.sample_logits})
       if (id != no_tensor && !exists(id)) return plan_error("the logits are tensor " + std::to_string(id) + ", which does not exist");
     if (program_.checksums != no_tensor) {
       if (!exists(program_.checksums))

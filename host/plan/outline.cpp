@@ -15,7 +15,7 @@ void visit_ids(Program& p, Visit&& visit) {
       visit(i.workspace);
       visit(i.constants);
     }
-  for (TensorId* id : {&p.scalars, &p.step_image, &p.readback, &p.window, &p.corpus, &p.staging, &p.logits, &p.sample_logits,
+  for (TensorId* id : {&p.scalars, &p.step_image, &p.readback, &p.window, &p.corpus, &p.staging, &p.logits, &p.scores, &p.sample_logits,
                        &p.sample_position, &p.checksums})
     visit(*id);
   for (auto& input : p.inputs) visit(input.tensor);
@@ -64,7 +64,7 @@ Outline outline_of(const Program& program) {
   out.tensors.reserve(program.tensors.size());
   for (const ProgramTensor& t : program.tensors) out.tensors.push_back({t.bytes, t.memory, t.life});
   out.micro_batches = program.micro_batches;
-  for (const TensorId t : {program.logits, program.sample_logits})
+  for (const TensorId t : {program.logits, program.scores, program.sample_logits})
     if (t != no_tensor) out.read_by_host.push_back(t);
   for (const Trained& trained : program.trained)
     if (trained.sum_squares.present()) out.read_by_host.push_back(trained.sum_squares.tensor);

@@ -335,6 +335,7 @@ class Replay {
       for (const WeightChecksum& s : weight_checksums(program_, kind))
         if (s.checksum.present()) TRY_STATUS(read_by_host(s.checksum));
     if (kind == SegmentKind::Micro && program_.logits != no_tensor) TRY_STATUS(read_by_host(program_.logits));
+    if (kind == SegmentKind::Eval && program_.scores != no_tensor) TRY_STATUS(read_by_host(program_.scores));
     if (kind == SegmentKind::Sample && program_.sample_logits != no_tensor) TRY_STATUS(read_by_host(program_.sample_logits));
     return ok();
   }

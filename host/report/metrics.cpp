@@ -77,7 +77,9 @@ Status MetricsFile::step(const StepEvent& m) {
 
 Status MetricsFile::validated(const ValidationEvent& v) {
   Line line(line_);
-  line.add("step", v.step).add("validation_loss", v.loss).seconds(v.seconds);
+  line.add("step", v.step).add("validation_loss", v.loss);
+  for (const ReportedMetric& metric : v.reported) line.add(metric.name, metric.value);
+  line.seconds(v.seconds);
   if (v.best) line.add("best", "true");
   return file_->write(line.end());
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <ctime>
 #include <map>
 #include <set>
 
@@ -185,14 +186,48 @@ Table plan_document(const Program& program, const Plan& plan, const Target& targ
           {"disk", Value(disk.total())}};
 }
 
-Status MemoryFile::started(const StartEvent& start) {
+namespace {
+
+Status write_memory(const StartEvent& start, const Value& process) {
   const Study& s = start.study;
-  return write_atomic(start.directory / "memory.json",
-                      plan_json(plan_document(s.program, s.plan, s.target, disk_use(s.program, s.recipe), start.allocated)));
+  Table document = plan_document(s.program, s.plan, s.target, disk_use(s.program, s.recipe), start.allocated);
+  if (!process.is_nil()) document.emplace("process", process);
+  return write_atomic(start.directory / "memory.json", plan_json(std::move(document)));
+}
+
+}  // namespace
+
+Status MemoryFile::started(const StartEvent& start) {
+  begun_ = std::time(nullptr);
+  first_ = start.steps_done;
+  return write_memory(start, Value());
+}
+
+Status MemoryFile::step(const StepEvent& m) {
+  loss_ = m.loss;
+  stepped_ = true;
+  return ok();
+}
+
+Status MemoryFile::validated(const ValidationEvent& v) {
+  validation_loss_ = v.loss;
+  validated_ = v.step > 0;
+  return ok();
 }
 
 Status MemoryFile::ended(const EndEvent& end) {
-  Table out = {{"process", Value(Table{{"resident_peak", Value(end.resident)}})}};
+  const Value process(Table{{"resident_peak", Value(end.resident)}, {"planned", Value(end.start.study.host_memory())}});
+  TRY_STATUS(write_memory(end.start, process));
+  const int64_t now = std::time(nullptr);
+  Table run = {{"begun", Value(time_text(begun_))},
+               {"ended", Value(time_text(now))},
+               {"seconds", Value(now - begun_)},
+               {"from_step", Value(first_)},
+               {"to_step", Value(end.steps_done)}};
+  if (stepped_) run["loss"] = Value(loss_);
+  if (validated_) run["validation_loss"] = Value(validation_loss_);
+  if (end.best_step > 0) run["best"] = Value(Table{{"step", Value(end.best_step)}, {"validation_loss", Value(end.best)}});
+  Table out = {{"process", process}, {"run", Value(std::move(run))}};
   if (end.system)
     out[end.start.study.target.memories[0].name] =
         Value(Table{{"taken", Value(end.system->taken)}, {"capacity", Value(end.system->capacity)}});
@@ -276,6 +311,8 @@ void add_class(const Program& program, const Plan& plan, const Target& target, s
           c.lower_bound ? 100.0 * (static_cast<double>(c.planned) / static_cast<double>(c.lower_bound) - 1) : 0.0);
   if (const int64_t capacity = target.memories[i].capacity; capacity > 0)
     out.add("  capacity of '%s': %s\n", target.memories[i].name.c_str(), fit_text(c.planned, capacity).c_str());
+  if (target.memories[i].host_access)
+    out.text += "  besides, for the process, its program and its libraries: 57 to 83 MiB were measured; they are not planned\n";
   out.add("  peak at %s\n", moment_text(c).c_str());
   for (size_t o = 0; o < owner_names.size(); ++o) {
     if (!c.owners[o]) continue;

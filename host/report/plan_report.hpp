@@ -27,12 +27,20 @@ Table plan_document(const Program& program, const Plan& plan, const Target& targ
 /// As text.
 std::string plan_json(Table document);
 
-/// Writes a run's memory.json: what was planned and what the device gave; and when it ends its usage.json: what the system says, of the
-/// class that computes `taken` and `capacity`, of the process `resident_peak`, in bytes. That differs from run to run.
+/// Writes a run's memory.json: what was planned and what the device gave, and when it ends what the system says: of the process
+/// `resident_peak`, in bytes. Likewise usage.json: of the process, of the class that computes `taken` and `capacity`, and of the run when it
+/// began and ended, how long that took, and its last losses. That differs from run to run.
 class MemoryFile final : public Observer {
  public:
   Status started(const StartEvent& start) override;
+  Status step(const StepEvent& m) override;
+  Status validated(const ValidationEvent& v) override;
   Status ended(const EndEvent& end) override;
+
+ private:
+  int64_t begun_ = 0, first_ = 0;  ///< seconds since 1970; the step behind which this process began
+  double loss_ = 0, validation_loss_ = 0;
+  bool stepped_ = false, validated_ = false;
 };
 
 /// What was planned and what the system says of it, a line for the device's memory and one for the process.

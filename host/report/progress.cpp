@@ -36,21 +36,20 @@ void in_columns(char (&text)[24], double value) {
   std::snprintf(text, sizeof text, "%4.*f%c", value < 9.995 ? 2 : value < 99.95 ? 1 : 0, value, prefixes[p]);
 }
 
-/// "  37 % of peak", or nothing where the target's peak is evidently none.
+/// "  37 % of peak FLOP/s", or nothing where the target's peak is evidently none.
 const char* share_of_peak(char (&text)[32], double ideal_seconds, double seconds) {
   const double share = 100 * ideal_seconds / seconds;
   text[0] = '\0';
-  if (share <= 100) std::snprintf(text, sizeof text, "  %.0f %% of peak", share);
+  if (share <= 100) std::snprintf(text, sizeof text, "  %.0f %% of peak FLOP/s", share);
   return text;
 }
 
-/// "12.3 k positions/s, 4.1 k tokens/s": one number where all positions count.
+/// "12.3 k tok/s, 33 % of them in the loss". Tokens are those of all rows, padding and prompts included, as elsewhere.
 void rates(char (&text)[80], double positions, double tokens, double seconds) {
-  char all[24], counted[24];
+  char all[24];
   scaled(all, positions / seconds);
-  scaled(counted, tokens / seconds);
   if (positions == tokens) std::snprintf(text, sizeof text, "%stok/s", all);
-  else std::snprintf(text, sizeof text, "%spositions/s, %stok/s", all, counted);
+  else std::snprintf(text, sizeof text, "%stok/s, %.0f %% of them in the loss", all, 100 * tokens / std::max(positions, 1.0));
 }
 
 constexpr double plain_interval = 5;  // seconds between lines where nobody watches
@@ -111,14 +110,18 @@ Status Progress::started(const StartEvent& start) {
   shown_ = -1;
   const Program& program = start.study.program;
   steps_ = start.study.recipe.steps;
+  // The first step may take minutes.
+  if (start.steps_done > 0)
+    print_lines("resumed after step %lld of %lld\n", static_cast<long long>(start.steps_done), static_cast<long long>(steps_));
+  else print_lines("the weights are loaded; step 1 of %lld comes next\n", static_cast<long long>(steps_));
+  std::fflush(stdout);
   ideal_a_micro_batch_ = arithmetic_seconds(program, SegmentKind::Micro, start.study.target);
   return ok();
 }
 
 void Progress::draw(const StepEvent& m, double ideal, double seconds_left) {
-  char left[24], tokens[24], positions[24], count[48], epoch[24] = "", share[24] = "", rate[64], bar[40] = "";
+  char left[24], positions[24], count[48], epoch[24] = "", share[32] = "", rate[64], bar[40] = "";
   duration_text(left, seconds_left);
-  in_columns(tokens, static_cast<double>(m.tokens) / smoothed_);
   in_columns(positions, static_cast<double>(m.positions) / smoothed_);
   const int digits = std::snprintf(count, sizeof count, "%lld", static_cast<long long>(steps_));
   std::snprintf(count, sizeof count, "%*lld/%lld", digits, static_cast<long long>(m.step), static_cast<long long>(steps_));
@@ -126,19 +129,18 @@ void Progress::draw(const StepEvent& m, double ideal, double seconds_left) {
   if (ideal > 0) {
     // A target whose peak is evidently none keeps its place.
     const double of_peak = 100 * ideal / smoothed_;
-    std::snprintf(share, sizeof share, of_peak <= 100 ? "  %3.0f %% of peak" : "               ", of_peak);
+    std::snprintf(share, sizeof share, of_peak <= 100 ? "  %3.0f %% of peak FLOP/s" : "                      ", of_peak);
   }
-  std::snprintf(rate, sizeof rate, m.positions == m.tokens ? "%s" : "%s pos/s  %s", m.positions == m.tokens ? tokens : positions, tokens);
+  const double counted = 100 * static_cast<double>(m.tokens) / static_cast<double>(std::max<int64_t>(m.positions, 1));
+  std::snprintf(rate, sizeof rate, m.positions == m.tokens ? "%s tok/s" : "%s tok/s, %3.0f %% in the loss", positions, counted);
   const int columns = live_.columns();
   const auto line = [&] {
-    return std::snprintf(drawn_, sizeof drawn_, "  %s%s%s  loss %7.4f  %s tok/s%s  ETA %8s", bar, count, epoch, m.loss, rate, share, left);
+    return std::snprintf(drawn_, sizeof drawn_, "  %s%s%s  loss %7.4f  %s%s  ETA %8s", bar, count, epoch, m.loss, rate, share, left);
   };
   // What is needed least goes first where there is no room; a bar takes what the rest leaves.
-  for (char* part : {share, epoch}) {
-    if (line() <= columns) break;
-    part[0] = '\0';
-  }
-  if (line() > columns && m.positions != m.tokens) std::snprintf(rate, sizeof rate, "%s", tokens);
+  if (line() > columns) share[0] = '\0';
+  if (line() > columns) std::snprintf(rate, sizeof rate, "%s tok/s", positions);
+  if (line() > columns) epoch[0] = '\0';
   if (const int width = std::min(columns - line() - 3, 24); width >= 6) {
     const auto filled = static_cast<int>(m.step * width / std::max<int64_t>(steps_, 1));
     std::snprintf(bar, sizeof bar, "[%.*s%*s] ", filled, "========================", width - filled, "");
@@ -187,8 +189,16 @@ Status Progress::validating(const ValidatingEvent& v) {
 Status Progress::validated(const ValidationEvent& v) {
   live_.clear();
   shown_ = -1;
-  std::printf("step %lld/%lld  validation loss %.4f\n", static_cast<long long>(v.step), static_cast<long long>(steps_), v.loss);
+  char text[64];
+  std::snprintf(text, sizeof text, "validation loss %.4f", v.loss);
+  std::string said = text;
+  for (const ReportedMetric& metric : v.reported) {
+    std::snprintf(text, sizeof text, "  %.40s %.4f", std::string(metric.name).c_str(), metric.value);
+    said += text;
+  }
+  std::printf("step %lld/%lld  %s\n", static_cast<long long>(v.step), static_cast<long long>(steps_), said.c_str());
   std::fflush(stdout);
+  if (v.step > 0) validated_ = said + " at step " + std::to_string(v.step);
   return ok();
 }
 
@@ -199,6 +209,11 @@ Status Progress::note(const std::string& text) {
   return ok();
 }
 
+Status Progress::paused(int64_t step, int64_t steps) {
+  pauses_ = true;
+  return note("step " + std::to_string(step) + " of " + std::to_string(steps) + " is done and saved");
+}
+
 Status Progress::ended(const EndEvent& end) {
   if (drawn_[0]) live_.show(drawn_);
   live_.keep();
@@ -207,6 +222,11 @@ Status Progress::ended(const EndEvent& end) {
     char rate[80];
     rates(rate, all_.positions, all_.tokens, all_.seconds);
     print_lines("%lld steps in this process: %s, without validation and saving\n", static_cast<long long>(seen_), rate);
+  }
+  if (!validated_.empty()) {
+    char best[64];
+    std::snprintf(best, sizeof best, "the lowest loss %.4f at step %lld", end.best, static_cast<long long>(end.best_step));
+    print_lines(validated_ + (end.best_step > 0 ? std::string("; ") + best : std::string()) + "\n");
   }
   for (const std::string& line : memory_lines(end)) print_lines(line + "\n");
   std::fflush(stdout);

@@ -18,7 +18,10 @@ class Progress final : public Observer {
   Status validated(const ValidationEvent& v) override;
   /// A line of its own, above the bar.
   Status note(const std::string& text) override;
+  Status paused(int64_t step, int64_t steps) override;
   Status ended(const EndEvent& end) override;
+  /// Whether the run is not over.
+  bool pauses() const { return pauses_; }
 
  private:
   /// What has been worked on, and the seconds of it: without validation and saving.
@@ -37,10 +40,12 @@ class Progress final : public Observer {
   double smoothed_ = 0;             ///< seconds a step
   double aside_ = 0;                ///< seconds of validation and saving so far
   int64_t seen_ = 0;
-  Work line_;             ///< since the last plain line
-  Work all_;              ///< without the first step of the process, once there is another
-  double last_line_ = 0;  ///< when a plain line was last printed, seconds of a steady clock
-  double shown_ = -1;     ///< when loading or a validation began, or was last shown; below 0: there is none
+  bool pauses_ = false;
+  std::string validated_;  ///< what the last validation has said
+  Work line_;              ///< since the last plain line
+  Work all_;               ///< without the first step of the process, once there is another
+  double last_line_ = 0;   ///< when a plain line was last printed, seconds of a steady clock
+  double shown_ = -1;      ///< when loading or a validation began, or was last shown; below 0: there is none
 };
 
 /// The same for work on a number of bytes, on stderr: nothing is shown of what is over within a second.

@@ -82,7 +82,10 @@ Status EventsFile::step(const StepEvent& m) {
   return scalar("train/lr", m.step, m.lr);
 }
 
-Status EventsFile::validated(const ValidationEvent& v) { return scalar("validation/loss", v.step, v.loss); }
+Status EventsFile::validated(const ValidationEvent& v) {
+  for (const ReportedMetric& metric : v.reported) TRY_STATUS(scalar("validation/" + std::string(metric.name), v.step, metric.value));
+  return scalar("validation/loss", v.step, v.loss);
+}
 
 Status EventsFile::scalar(std::string_view tag, int64_t step, double number) {
   const auto value = static_cast<float>(number);

@@ -29,6 +29,9 @@ struct EndEvent {
   const StartEvent& start;
   std::optional<MemoryUse> system;  ///< of the memory that computes; nothing where the device does not say
   int64_t resident = 0;             ///< the most bytes of memory that this process had
+  int64_t steps_done = 0;           ///< of the run
+  int64_t best_step = 0;            ///< of its lowest validation loss, which is `best`; 0: there was none
+  double best = 0;
 };
 
 /// What a strategy reports of a step.
@@ -55,8 +58,9 @@ struct StepEvent {
 struct ValidationEvent {
   int64_t step = 0;
   double loss = 0;
-  double seconds = 0;  ///< that it took
-  bool best = false;   ///< the lowest loss of the run so far, not counting that before the first step
+  double seconds = 0;                             ///< that it took
+  bool best = false;                              ///< the lowest loss of the run so far, not counting that before the first step
+  std::span<const ReportedMetric> reported = {};  ///< of models with labels: "accuracy", "f1"; valid until the next validation
 };
 
 /// How far a validation is.
@@ -72,6 +76,8 @@ class Observer {
   /// Of what loading the weights takes, `done` of `all` instructions are done. Before started().
   virtual Status loading(int64_t /*done*/, int64_t /*all*/) { return ok(); }
   virtual Status started(const StartEvent&) { return ok(); }
+  /// The step has been handed to the device. Allocates nothing, as step().
+  virtual void enqueued(int64_t /*step*/) {}
   virtual Status step(const StepEvent&) { return ok(); }
   virtual Status validated(const ValidationEvent&) { return ok(); }
   /// After each batch of a validation.
@@ -80,6 +86,8 @@ class Observer {
   virtual Status saving() { return ok(); }
   /// Something that a person should read.
   virtual Status note(const std::string&) { return ok(); }
+  /// The run is not over, and is to end here: `step` of `steps` is done and saved (TrainOptions::until).
+  virtual Status paused(int64_t /*step*/, int64_t /*steps*/) { return ok(); }
   /// There will be no further step in this process; the run may continue in another one.
   virtual Status ended(const EndEvent&) { return ok(); }
 };

@@ -1,8 +1,11 @@
 #include "host/session/run.hpp"
 
+#include <ctime>
+
 #include "host/base/confinement.hpp"
 #include "host/base/json.hpp"
 #include "host/base/shell.hpp"
+#include "host/base/units.hpp"
 #include "host/session/origins.hpp"
 
 namespace galley {
@@ -10,11 +13,13 @@ namespace galley {
 Result<RunRecord> record_of(const Study& study, const std::string& device, const Source& source, std::vector<RunRecord::DataUsed> data) {
   RunRecord out;
   out.version = GALLEY_VERSION;
+  out.begun = time_text(std::time(nullptr));
   out.recipe = study.recipe.path;
   out.recipe_text = study.recipe.text;
   for (const auto& [name, path] : study.recipe.required) out.modules.push_back({name, path, study.recipe.modules.at(path)});
   out.sets = study.recipe.sets;
   out.confined = study.recipe.confine == Confine::Yes;
+  if (study.recipe.model.labels == 0) out.labels = study.recipe.model.label_names;
   std::error_code error;
   out.working_directory = std::filesystem::current_path(error);
   if (error) return run_error("the current directory cannot be found: " + error.message(), "go to one that exists");
@@ -41,6 +46,7 @@ const char* doing(Purpose purpose) {
     case Purpose::Evaluate: return "evaluate";
     case Purpose::Sample: return "sample";
     case Purpose::Embed: return "embed with";
+    case Purpose::Predict: return "predict with";
     case Purpose::Export: return "export";
     default: return nullptr;
   }
@@ -94,7 +100,10 @@ Result<Run> study_run(const std::filesystem::path& directory, StudyOptions optio
   }
   options.directory = record.working_directory;
   options.steps = record.steps;
-  options.single_row = options.purpose == Purpose::Sample || options.purpose == Purpose::Embed || options.purpose == Purpose::Export;
+  options.labels = record.labels;
+  options.of_run = true;
+  options.single_row = options.purpose == Purpose::Sample || options.purpose == Purpose::Embed || options.purpose == Purpose::Predict ||
+                       options.purpose == Purpose::Export;
   run.study = TRY(study(record.recipe, options));
   if (const char* what = doing(options.purpose)) TRY_STATUS(check_files_of_model(record, *run.study, directory, what));
   return run;

@@ -1,11 +1,14 @@
 #include "host/session/run_directory.hpp"
 
-#include <toml++/toml.h>
+#include <algorithm>
 #include <sstream>
 
 #include "host/base/below.hpp"
+#include "host/base/json.hpp"
 #include "host/base/new_file.hpp"
+#include "host/base/toml.hpp"
 #include "host/session/mark.hpp"
+#include "host/text/unicode.hpp"
 
 namespace galley {
 namespace {
@@ -18,46 +21,64 @@ std::string text_of(const toml::table& table) {
   return out.str();
 }
 
+/// A text of many lines as a person reads it, where TOML can have it so: between three quotes, in which nothing is escaped.
+std::string lines_text(const std::string& key, const std::string& text) {
+  const bool plain = text.find("'''") == std::string::npos && !text.ends_with('\'') && std::all_of(text.begin(), text.end(), [](char c) {
+                       return c == '\n' || c == '\t' || (static_cast<unsigned char>(c) >= 0x20 && c != 0x7F);
+                     });
+  return plain && is_utf8(text) ? key + " = '''\n" + text + "'''\n" : text_of(toml::table{{key, text}});
+}
+
+/// What a person looks for first comes first: TOML's tables would be in the order of the alphabet.
 Result<std::string> text_of(const RunRecord& r) {
-  toml::table sets, out;
-  for (const auto& [name, value] : r.sets) sets.insert(name, value);
-  toml::array modules, plugins, strategies, origins;
-  for (const auto& m : r.modules) modules.push_back(toml::table{{"name", m.name}, {"path", m.path}, {"text", m.text}});
-  for (const auto& p : r.plugins)
-    plugins.push_back(
-        toml::table{{"id", p.id}, {"version", p.version}, {"state_version", p.state_version}, {"folder", p.folder}, {"hash", p.hash}});
-  for (const auto& s : r.strategies) strategies.push_back(toml::table{{"name", s.name}, {"options", s.options}});
-  toml::array data;
-  for (const auto& d : r.data) {
-    toml::table facts{{"kind", d.kind}};
-    for (const auto& [name, value] : d.facts) facts.insert(name, value);
-    data.push_back(std::move(facts));
+  std::string out;
+  const auto add = [&](const char* key, const auto& value) { out += text_of(toml::table{{key, value}}); };
+  const auto texts = [](const std::vector<std::string>& list) {
+    toml::array array;
+    for (const std::string& one : list) array.push_back(one);
+    return array;
+  };
+  add("format", format_version);
+  add("galley", r.version);
+  if (!r.begun.empty()) out += "begun = " + r.begun + "\n";
+  if (!r.command.empty()) add("command", r.command);
+  add("device", r.device);
+  add("machine", r.machine);
+  add("seed", static_cast<int64_t>(r.seed));
+  add("steps", r.steps);
+  add("head_rows", r.head_rows);
+  if (!r.labels.empty()) add("labels", texts(r.labels));
+  add("kernels", texts(r.kernels));
+  out += "\n[recipe]\n";
+  add("path", r.recipe.string());
+  add("working_directory", r.working_directory.string());
+  add("confined", r.confined);
+  out += lines_text("text", r.recipe_text);
+  if (!r.sets.empty()) {
+    out += "\n[recipe.sets]\n";
+    for (const auto& [name, value] : r.sets) out += text_of(toml::table{{name, value}});
   }
-  out.insert("format", format_version);
-  out.insert("galley", r.version);
-  out.insert("seed", static_cast<int64_t>(r.seed));
-  out.insert("steps", r.steps);
-  out.insert("head_rows", r.head_rows);
-  out.insert("device", r.device);
-  out.insert("machine", r.machine);
-  out.insert("recipe", toml::table{{"path", r.recipe.string()},
-                                   {"working_directory", r.working_directory.string()},
-                                   {"confined", r.confined},
-                                   {"sets", std::move(sets)},
-                                   {"text", r.recipe_text},
-                                   {"modules", std::move(modules)}});
-  out.insert("plugins", std::move(plugins));
-  toml::array kernels;
-  for (const std::string& k : r.kernels) kernels.push_back(k);
-  out.insert("kernels", std::move(kernels));
-  out.insert("strategies", std::move(strategies));
-  out.insert("data", std::move(data));
-  for (const Origin& o : r.origins) origins.push_back(toml::table{{"kind", o.kind}, {"name", o.name}, {"hash", o.hash}});
-  out.insert("origins", std::move(origins));
+  for (const auto& m : r.modules)
+    out += "\n[[recipe.modules]]\n" + text_of(toml::table{{"name", m.name}, {"path", m.path}}) + lines_text("text", m.text);
+  for (const auto& s : r.strategies) {
+    out += "\n[[strategies]]\n" + text_of(toml::table{{"name", s.name}});
+    toml::table options;
+    put(options, "options", TRY(parse_json(s.options, "options of " + s.name)));
+    const toml::table* given = options["options"].as_table();
+    if (given && !given->empty()) out += "[strategies.options]\n" + text_of(*given);
+  }
+  for (const auto& d : r.data) {
+    out += "\n[[data]]\n" + text_of(toml::table{{"kind", d.kind}});
+    for (const auto& [name, value] : d.facts) out += text_of(toml::table{{name, value}});
+  }
+  for (const auto& p : r.plugins)
+    out += "\n[[plugins]]\n" +
+           text_of(toml::table{
+               {"id", p.id}, {"version", p.version}, {"state_version", p.state_version}, {"folder", p.folder}, {"hash", p.hash}});
+  for (const Origin& o : r.origins) out += "\n[[origins]]\n" + text_of(toml::table{{"kind", o.kind}, {"name", o.name}, {"hash", o.hash}});
   toml::parse_result target = toml::parse(r.target);
   if (!target) return run_error("the target is no TOML: " + std::string(target.error().description()));
-  out.insert("target", std::move(target).table());
-  return text_of(out);
+  return out + "\n" + text_of(toml::table{{"target", std::move(target).table()}});
 }
 
 /// Absolute, without a slash at its end.
@@ -173,6 +194,9 @@ Result<RunRecord> open_run(const std::filesystem::path& directory) {
   if (const toml::table* sets = (*recipe)["sets"].as_table())
     for (const auto& [name, value] : *sets) out.sets[std::string(name.str())] = value.value_or<std::string>("");
   out.machine = TRY(text_field(t, "machine", file));
+  out.command = t["command"].value_or<std::string>("");
+  if (const toml::array* labels = t["labels"].as_array())
+    for (const toml::node& label : *labels) out.labels.push_back(label.value_or<std::string>(""));
   const auto rows = [](const toml::table& table, const char* name, const auto& take) {
     const toml::array* array = table[name].as_array();
     for (size_t i = 0; array && i < array->size(); ++i)
@@ -185,7 +209,11 @@ Result<RunRecord> open_run(const std::filesystem::path& directory) {
   rows(t, "plugins", [&](const auto& text, const toml::table& row) {
     out.plugins.push_back({text("id"), text("version"), row["state_version"].value_or<int64_t>(1), text("folder"), text("hash")});
   });
-  rows(t, "strategies", [&](const auto& text, const toml::table&) { out.strategies.push_back({text("name"), text("options")}); });
+  rows(t, "strategies", [&](const auto& text, const toml::table& row) {
+    const toml::node* options = row.get("options");
+    const bool json = options && options->is_string();  // as earlier versions wrote them
+    out.strategies.push_back({text("name"), json ? text("options") : options ? to_json(toml_value(*options)) : "{}"});
+  });
   rows(t, "origins", [&](const auto& text, const toml::table&) { out.origins.push_back({text("kind"), text("name"), text("hash")}); });
   if (!std::filesystem::exists(directory / "recipe.lua", error)) TRY_STATUS(write_atomic(directory / "recipe.lua", out.recipe_text));
   return out;

@@ -32,12 +32,15 @@ struct RunRecord {
   std::map<std::string, std::string> sets;  ///< --set
   bool confined = false;                    ///< --confine
   std::filesystem::path working_directory;  ///< where relative --set paths start
+  std::string begun;                        ///< when it did, in UTC: 2026-01-31T09:30:00Z; not read again
+  std::string command;                      ///< as a shell takes it; "": it was not a command of its own
   std::string device;
   uint64_t seed = 0;
   int64_t steps = 0;
-  int64_t head_rows = 0;  ///< Program::head_rows, so that no other limit of memory changes sums
-  std::string target;     ///< TOML
-  std::string machine;    ///< the ISA of the machine that it began on; the target may be another one
+  std::vector<std::string> labels;  ///< by number, where the data has said which there are
+  int64_t head_rows = 0;            ///< Program::head_rows, so that no other limit of memory changes sums
+  std::string target;               ///< TOML
+  std::string machine;              ///< the ISA of the machine that it began on; the target may be another one
   struct PluginUsed {
     std::string id, version;
     int64_t state_version = 1;

@@ -86,6 +86,12 @@ Result<std::unique_ptr<Session>> Session::open(const Study& study, std::unique_p
   if (out->source_) TRY_STATUS(out->source_->load(out->bytes_of(study.program.corpus)));
   TRY_STATUS(out->executor_->load());
   TRY_STATUS(out->executor_->synchronize());
+  if (study.program.scores != no_tensor) {
+    const ProgramTensor& made = study.program.tensors[static_cast<size_t>(study.program.scores)];
+    out->scores_.emplace(static_cast<size_t>(study.recipe.learning.classes), study.recipe.learning.several);
+    out->head_made_.resize(static_cast<size_t>(made.bytes));
+    out->logits_.resize(static_cast<size_t>(made.bytes / galley_dtype_bytes(made.dtype)));
+  }
   return out;
 }
 
@@ -345,6 +351,7 @@ Result<double> Session::evaluate(const std::function<Status(int64_t, int64_t)>& 
   WindowBuffer buffer = {layout_of(study_), memory, -1, 0, 0, 0};
   int64_t tokens = 0;
   TRY_STATUS(executor_->synchronize());
+  if (scores_) scores_->clear();
   double loss = 0;
   for (int64_t b = 0; b < source_->validation_batches(); ++b) {
     TRY_STATUS(source_->fill_validation(b, buffer));
@@ -354,10 +361,35 @@ Result<double> Session::evaluate(const std::function<Status(int64_t, int64_t)>& 
     TRY_STATUS(executor_->read_back());
     loss += executor_->scalar(GALLEY_SCALAR_LOSS);
     tokens += buffer.valid_tokens;
+    if (scores_) TRY_STATUS(take_scores(buffer));
     if (after) TRY_STATUS(after(b + 1, source_->validation_batches()));
   }
   aside_ += now() - begin;
   return tokens ? loss / static_cast<double>(tokens) : 0.0;
+}
+
+/// The logits of a batch beside its labels.
+Status Session::take_scores(const WindowBuffer& rows) {
+  const Program& program = study_.program;
+  TRY_STATUS(executor_->machine().get(program.scores, 0, head_made_));
+  convert(logits_.data(), GALLEY_F32, head_made_.data(), program.tensors[static_cast<size_t>(program.scores)].dtype,
+          static_cast<int64_t>(logits_.size()));
+  const Fill labels = study_.recipe.learning.labels;
+  const size_t classes = scores_->classes();
+  std::span<const float> logits = logits_;
+  for (int64_t r = 0; r < rows.rows(); ++r) {
+    const std::span<const int32_t> of_row = rows.row(r)[labels];
+    if (scores_->several()) {
+      if (of_row[0] != kNoLabel) scores_->add(logits.first(classes), of_row);
+      logits = logits.subspan(classes);
+      continue;
+    }
+    for (const int32_t label : of_row) {
+      if (label != kNoLabel) scores_->add(logits.first(classes), label);
+      logits = logits.subspan(classes);
+    }
+  }
+  return ok();
 }
 
 Result<double> Session::first_loss() {

@@ -14,6 +14,7 @@
 #include "host/exec/proof.hpp"
 #include "host/exec/state.hpp"
 #include "host/session/events.hpp"
+#include "host/session/scores.hpp"
 #include "host/session/study.hpp"
 
 namespace galley {
@@ -62,6 +63,8 @@ class Session {
   /// The mean loss over the first window of the training data, as evaluation computes it: without dropout. Of a study for
   /// Purpose::Evaluate, before anything else.
   Result<double> first_loss();
+  /// Of the last evaluation, how its labels compare with those of the data; null for models without labels.
+  const Scores* scores() const { return scores_ ? &*scores_ : nullptr; }
   /// Whether there is validation data.
   bool evaluates() const { return source_ && source_->validation_batches() > 0; }
   /// Forward and backward of the first window, without an update; its mean loss. The gradients then lie in their tensors.
@@ -95,6 +98,7 @@ class Session {
   void name_rates();
   Status check_finite(const StepEvent& event) const;
   Status check_stops(const StepEvent& event);
+  Status take_scores(const WindowBuffer& rows);
 
   struct UnderWay {
     ProofStep step;
@@ -126,6 +130,9 @@ class Session {
     /// The mean of the first `n`, and of the last.
     std::pair<double, double> means(int64_t n) const;
   } losses_;
+  std::optional<Scores> scores_;      ///< of models that keep what the head makes of rows
+  std::vector<std::byte> head_made_;  ///< that, of a batch
+  std::vector<float> logits_;
   bool saved_ = false;  ///< there is a state to go on from
   double last_ = 0;     ///< when the step before ended
   double aside_ = 0;    ///< seconds of validation and saving since

@@ -13,6 +13,7 @@
 #include "host/base/tensor_files.hpp"
 #include "host/base/units.hpp"
 #include "host/data/loader.hpp"
+#include "host/data/peek.hpp"
 #include "host/data/text_codec.hpp"
 #include "host/passes/roles.hpp"
 #include "host/passes/unused_kernels.hpp"
@@ -20,6 +21,7 @@
 #include "host/plan/dump.hpp"
 #include "host/plan/known_isa.hpp"
 #include "host/plan/shadow.hpp"
+#include "host/session/unfit.hpp"
 
 namespace galley {
 namespace {
@@ -64,27 +66,13 @@ Status check_needs(const Plugins& plugins, const std::vector<std::unique_ptr<con
                 "take one of the two out of the recipe");
         }
       }
+      if (!met && need.facet == "update" && wanted.empty())
+        return recipe_error(who + "an optimizer, and the recipe has none", deciders(plugins, need));
       if (!met)
         return recipe_error(who + "a strategy that decides '" + need.facet + "'" + wanted + ", and the recipe has none",
                             deciders(plugins, need));
     }
   return ok();
-}
-
-/// "the plan needs 3.00 GiB, --memory has 2.00 GiB", in bytes where the two look equal. `of`: " of 'device'". The least budget is told in
-/// bytes.
-Error does_not_fit(const ClassPlan& plan, int64_t needed, const std::string& of, const std::string& whose, int64_t limit) {
-  const bool equal = bytes_text(needed) == bytes_text(limit);
-  const auto text = [&](int64_t bytes) { return equal ? std::to_string(bytes) + " bytes" : bytes_text(bytes); };
-  const std::string needs = "the plan needs " + text(needed) + of;
-  std::string owners;
-  for (size_t o = 0; o < owner_names.size(); ++o)
-    if (const int64_t bytes = plan.owners[o]; bytes > 0)
-      owners += (owners.empty() ? "" : ", ") + std::string(owner_names[o]) + " " + bytes_text(bytes);
-  return {Exit::DoesNotFit, needs + ", " + whose + " has " + text(limit) + " (at the peak: " + owners + ")",
-          "it fits from " + std::to_string(needed) +
-              " bytes on; smaller batch or length, fewer trainable tensors, recomputation or a smaller optimizer; `galley plan` shows who "
-              "needs what"};
 }
 
 /// The memory that computes into what the user or the target allows, and each class into its capacity. What this machine has counts only
@@ -93,15 +81,15 @@ Status check_fit(const Study& s, const StudyOptions& options) {
   const bool asked = options.memory_limit > 0;
   const int64_t planned = s.peak_memory(), limit = asked ? options.memory_limit : s.target.memory_limit;
   if (limit > 0 && planned > limit)
-    return does_not_fit(s.plan.classes[0], planned, "", asked ? "--memory" : "the target's memory_limit", limit);
+    return does_not_fit(s, s.plan.classes[0], planned, "", asked ? "--memory" : "the target's memory_limit", limit);
   if (limit == 0 && options.runs && s.host_memory() > machine_memory())
-    return does_not_fit(s.plan.classes[s.target.host_memory()], s.host_memory(), "", "this machine", machine_memory());
+    return does_not_fit(s, s.plan.classes[s.target.host_memory()], s.host_memory(), "", "this machine", machine_memory());
   if (!options.runs && options.target.empty()) return ok();
   for (size_t i = 0; i < s.plan.classes.size(); ++i) {
     const MemoryClass& memory = s.target.memories[i];
     const ClassPlan& plan = s.plan.classes[i];
     if (memory.capacity > 0 && plan.planned > memory.capacity)
-      return does_not_fit(plan, plan.planned, " of '" + memory.name + "'", "which", memory.capacity);
+      return does_not_fit(s, plan, plan.planned, " of '" + memory.name + "'", "which", memory.capacity);
   }
   return ok();
 }
@@ -176,10 +164,15 @@ void add_generation(const ModelConfig& model, Program& program) {
   program.documents.push_back({file, to_json(Value(std::move(out)), 2) + "\n"});
 }
 
-/// A model is of no use without its tokenizer: the files beside it go with it.
+/// A model is of no use without its tokenizer, nor is an adapter whose vocabulary has grown: the files beside it go with them.
 Status add_tokenizer(const Recipe& recipe, Program& program) {
-  for (auto& [name, text] : TRY(tokenizer_files(text_data(recipe), recipe)))
-    program.documents.push_back({"model/" + name, std::move(text)});
+  const auto files = TRY(tokenizer_files(text_data(recipe), recipe));
+  if (files.empty()) return ok();
+  std::set<std::string> folders;
+  for (const Instruction& i : program.segment(SegmentKind::Export).code)
+    if (i.action == Action::Write) folders.insert(std::filesystem::path(i.file).parent_path().string());
+  for (const auto& [name, text] : files)
+    for (const std::string& to : folders) program.documents.push_back({to + "/" + name, text});
   return ok();
 }
 
@@ -244,7 +237,32 @@ RecipeOptions recipe_options(const StudyOptions& options) {
 
 /// Sampling and exporting need no data, which may be gone by now, where the recipe itself says how long a row is.
 bool reads_data(const StudyOptions& options) {
-  return options.purpose != Purpose::Sample && options.purpose != Purpose::Embed && options.purpose != Purpose::Export;
+  return options.purpose != Purpose::Sample && options.purpose != Purpose::Embed && options.purpose != Purpose::Predict &&
+         options.purpose != Purpose::Export;
+}
+
+/// Whether nobody has named the model's labels: there are none, or they are called LABEL_0 and so on.
+bool unnamed(const Learning& learning) {
+  return std::ranges::all_of(learning.names, [](const auto& one) { return one.first == "LABEL_" + std::to_string(one.second); });
+}
+
+/// Where neither the recipe nor the model's configuration says which labels there are, the data does: names in their order, or numbers up
+/// to the largest. Says whether it did.
+Result<bool> find_labels(Study& s, const StudyOptions& options) {
+  ModelSpec& model = s.recipe.model;
+  const Learning& learning = s.recipe.learning;
+  const bool learned = learning.labels == Fill::RowLabels || learning.labels == Fill::TokenLabels;
+  if (!learned || model.labels > 0 || !unnamed(learning)) return false;
+  if (!options.labels.empty()) {
+    model.label_names = options.labels;
+    return true;
+  }
+  if (!reads_data(options)) return false;
+  const LabelsFound found = TRY(labels_in(s.recipe.data));
+  if (!found.names.empty()) model.label_names = found.names;
+  for (int64_t i = 0; found.names.empty() && found.largest >= learning.classes && found.largest < 10'000 && i <= found.largest; ++i)
+    model.label_names.push_back("LABEL_" + std::to_string(i));
+  return !model.label_names.empty();
 }
 
 /// The recipe, and the files that it names: the model's configuration, and what the data is.
@@ -256,6 +274,10 @@ Status read_inputs(Study& s, const std::filesystem::path& recipe, const StudyOpt
   TRY_STATUS(take_token_ids(s.recipe));
   s.model = TRY(read_model_config(s.recipe, s.installation.families));
   s.recipe.learning = s.model.learning;
+  if (TRY(find_labels(s, options))) {
+    s.model = TRY(read_model_config(s.recipe, s.installation.families));
+    s.recipe.learning = s.model.learning;
+  }
   if (reads_data(options) && !s.recipe.learning.learns)
     return recipe_error(s.recipe.model.place.text() + ": the model's task is '" + s.recipe.learning.task + "', by which nothing is learned",
                         "say what it is to learn: model { …, task = \"masked-lm\" }; docs/families.md has the tasks");
@@ -305,7 +327,7 @@ Status check_stored(const Study& s) {
   return ok();
 }
 
-Status build_model(Study& s, const BatchLayout& layout, const std::function<void(const std::string&)>& warn) {
+Status build_model(Study& s, const BatchLayout& layout, const std::function<void(const std::string&)>& warn, bool of_run) {
   TRY_STATUS(check_stored(s));
   Plugins& plugins = *s.plugins;
   s.graph = std::make_unique<Graph>([&plugins](std::string_view name) { return plugins.op(name).table; },
@@ -322,7 +344,7 @@ Status build_model(Study& s, const BatchLayout& layout, const std::function<void
     s.data.layout.fills.add(x.fill);
     if (of_rows(x.fill)) s.data.layout.labels = x.shape.size() > 1 ? x.shape[1] : 1;
   }
-  if (warn && !s.model.fresh.empty())
+  if (warn && !s.model.fresh.empty() && !of_run)
     warn(s.model.origin + ": the model's files do not have " + listed(s.model.fresh, 4, 200) + ": " +
          (s.model.fresh.size() == 1 ? "it begins" : "they begin") + " with random numbers, as in a new model");
   return ok();
@@ -361,6 +383,7 @@ CompileOptions compile_options(const Study& s, const StudyOptions& options, bool
   CompileOptions out;
   out.purpose = options.purpose;
   out.keep_logits = options.keep_logits;
+  out.keep_scores = s.recipe.learning.labels == Fill::RowLabels || s.recipe.learning.labels == Fill::TokenLabels;
   out.evaluates = s.recipe.validate.every > 0 && s.data.validation;
   out.exports = s.recipe.save.final;
   out.merges = options.merges;
@@ -427,7 +450,7 @@ Result<std::unique_ptr<Study>> make_study(const std::filesystem::path& recipe, c
   TRY_STATUS(choose_target(s, options));
   if (!options.target.empty()) TRY_STATUS(check_isa(s.target, "--target " + options.target, s.machine, *s.plugins, s.installation.targets));
   s.target.deterministic = s.recipe.deterministic;
-  TRY_STATUS(build_model(s, layout_of(s, options), options.warn));
+  TRY_STATUS(build_model(s, layout_of(s, options), options.warn, options.of_run));
   TRY_STATUS(load_kernels(s));
   s.program = TRY(compile(*s.graph, s.loaded, *s.plugins, s.target, compile_options(s, options, least_head)));
   warn_of_unused_kernels(s, options);
@@ -435,7 +458,10 @@ Result<std::unique_ptr<Study>> make_study(const std::filesystem::path& recipe, c
     TRY_STATUS(check_data(s.data, s.recipe.data, s.program.vocabulary, {s.program.micro_batches, s.program.window_tokens}));
   plan_memory(s, options);
   TRY_STATUS(check_foreign(s));
-  TRY_STATUS(check_fit(s, options));
+  if (Status fits = check_fit(s, options); !fits) {
+    if (!options.shows_unfit || fits.error().exit != Exit::DoesNotFit) return std::move(fits).error();
+    s.unfit = std::move(fits).error();
+  }
   TRY_STATUS(complete_documents(s));
   return out;
 }
@@ -481,7 +507,7 @@ Status settle_steps(Study& s, Source& source, const std::function<void(const std
 
 Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe, const StudyOptions& options) {
   Result<std::unique_ptr<Study>> made = make_study(recipe, options, false);
-  if (made || made.error().exit != Exit::DoesNotFit) return made;
+  if (made ? !(*made)->unfit : made.error().exit != Exit::DoesNotFit) return made;
   StudyOptions again = options;
   again.warn = {};  // it has been told
   return make_study(recipe, again, true);

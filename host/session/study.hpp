@@ -42,6 +42,7 @@ struct StudyOptions {
   int64_t head_rows = 0;                           ///< likewise; 0: what the recipe says, or chosen
   int64_t steps = 0;                               ///< how many the recipe's epochs are; 0: not known yet
   int64_t memory_limit = 0;                        ///< --memory, bytes; 0: what the machine has where the plan is to be run
+  bool shows_unfit = false;                        ///< a plan that does not fit is no error, but is said in Study::unfit
   bool runs = true;                                ///< the plan will be run here: it must fit this machine
   Purpose purpose = Purpose::Train;
   bool merges = false;       ///< Export: --merge
@@ -54,6 +55,8 @@ struct StudyOptions {
   Installation installation = find_installation();
   /// Is told of every pass of the compiler, and of the plan behind them; the text prints what it made.
   std::function<void(const PassInfo& pass, const std::function<std::string()>& text)> watch;
+  std::vector<std::string> labels;    ///< names of labels, of a run that has found them in its data; empty: they are looked for there
+  bool of_run = false;                ///< a run has saved what it has trained: weights that the model's files lack do not begin anew
   std::filesystem::path directory;    ///< what relative paths in `sets` start from; "": the current directory
   std::function<void(Recipe&)> edit;  ///< changes the recipe once it has been read; it then says steps and no epochs
   bool frozen = false;                ///< Evaluate: as if no parameter were to be trained
@@ -73,6 +76,7 @@ struct Study {
   std::unique_ptr<Graph> graph;
   Program program;
   Plan plan;
+  std::optional<Error> unfit;   ///< with StudyOptions::shows_unfit: that the plan does not fit
   int64_t host_memory() const;  ///< planned bytes of the classes that the host reaches: all lie in its memory
   int64_t peak_memory() const;  ///< planned bytes of the memory that computes: of the host's, or of class 0 where it has its own
   bool built_in(const Plugin& plugin) const;  ///< it came with the program

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -168,7 +169,10 @@ class Loop {
   /// Up to the last step, or to one behind which the run is saved because it is to stop; says whether it has come to the last one.
   Result<bool> run() {
     while (session_.steps_done() < last_) {
-      while (runs_ahead(session_.steps_enqueued())) TRY_STATUS(session_.enqueue());
+      while (runs_ahead(session_.steps_enqueued())) {
+        TRY_STATUS(session_.enqueue());
+        for (Observer* observer : options_.observers) observer->enqueued(session_.steps_enqueued());
+      }
       const StepEvent event = TRY(session_.finished());
       TRY_STATUS(tell(options_, [&](Observer& o) { return o.step(event); }));
       if (!session_.ended().empty() && event.step < last_) {
@@ -207,6 +211,10 @@ class Loop {
       return tell(options_, [&](Observer& o) { return o.validating({step, batch, batches}); });
     }));
     event.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (const Scores* scores = session_.scores()) {
+      reported_ = {{{"accuracy", scores->accuracy()}, {"f1", scores->f1()}}};
+      event.reported = reported_;
+    }
     event.best = step > 0 && note_validation(recipe_, step, event.loss, &session_.validations());
     TRY_STATUS(tell(options_, [&](Observer& o) { return o.validated(event); }));
     return event.best && recipe_.save.best ? session_.save(directory_ / best_folder, 1) : ok();
@@ -233,6 +241,7 @@ class Loop {
   const TrainOptions& options_;
   int64_t last_;
   bool ends_ = false;  // any step may be the last one
+  std::array<ReportedMetric, 2> reported_;  ///< of the last validation
 };
 
 /// What is to be said of a run that is over.
@@ -285,7 +294,7 @@ Status train(const Study& study, const OpenSource& open, const fs::path& directo
     return tell(options, [&](Observer& o) { return o.note("nothing left to do: all " + std::to_string(last) + " steps are done"); });
   }
 
-  if (options.until > 0 && done >= options.until && done < last) return ok();
+  if (options.until > 0 && done >= options.until && done < last) return tell(options, [&](Observer& o) { return o.paused(done, last); });
   SessionOptions session_options = options.session;
   Choices choices;
   if (recipe.tune) {
@@ -305,9 +314,11 @@ Status train(const Study& study, const OpenSource& open, const fs::path& directo
   const bool complete = TRY(loop.run());
   rusage usage = {};
   getrusage(RUSAGE_SELF, &usage);
-  const EndEvent end = {start, TRY(session->executor().usage()), int64_t{usage.ru_maxrss} * 1024};
+  const ValidationRecord said = session->validations();
+  const EndEvent end = {start,    TRY(session->executor().usage()), int64_t{usage.ru_maxrss} * 1024, session->steps_done(), said.best_step,
+                        said.best};
   TRY_STATUS(tell(options, [&](Observer& o) { return o.ended(end); }));
-  if (!complete && loop.reached()) return ok();
+  if (!complete && loop.reached()) return tell(options, [&](Observer& o) { return o.paused(session->steps_done(), last); });
   if (!complete) return interrupted("after step " + std::to_string(session->steps_done()) + ", which is saved", directory);
   TRY_STATUS(tell_notes(*session, options));
   TRY_STATUS(tell(options, [](Observer& o) { return o.saving(); }));

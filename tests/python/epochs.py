@@ -44,8 +44,8 @@ check(lines('epochs')[:14] == lines('steps')[:14], 'up to the last window they a
 last, whole = by_epochs.lines[-1], by_steps.lines[-1]
 check(last['epoch'] == 58 / 23 and last['tokens'] < whole['tokens'] and last['positions'] == 64, f'the last window is short: {last}, {whole}')
 check([x['epoch'] for x in by_epochs.lines[:3]] == [4 / 23, 8 / 23, 12 / 23], 'metrics say the epoch')
-as_steps = json.loads(json.dumps(by_epochs.memory).replace('epochs.lua', 'steps.lua'))
-check(as_steps == by_steps.memory, 'the plan does not depend on the number of steps')
+planned = [{k: v for k, v in x.memory.items() if k != 'process'} for x in (by_epochs, by_steps)]
+check(json.loads(json.dumps(planned[0]).replace('epochs.lua', 'steps.lua')) == planned[1], 'the plan does not depend on the number of steps')
 check('2.5 epochs; how many steps' in run('plan', 'epochs.lua', *SET).stdout, '`galley plan` says what it knows')
 said = run('data', 'epochs.lua', *SET).stdout
 check('2.5 epochs are 15 steps, 5.75 an epoch' in said, f'`galley data` says how many steps: {said}')

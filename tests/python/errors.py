@@ -326,6 +326,8 @@ def interrupted(which):
     check_error(ended, 130, "interrupted after step ", hint="galley resume " + folder.out)
     step = int(ended.lines[0].split("interrupted after step ")[1].split(",")[0])
     check(ended, 0 < step < steps, "a step in the middle was expected")
+    said = "Ctrl-C" if which == signal.SIGINT else "the same signal"
+    check(ended, ended.answers == ["stopping after step %d; %s again ends at once" % (step, said)], "the signal is answered with the step: %s" % ended.answers)
     check(ended, "step-%08d" % step in os.listdir(os.path.join(folder.out, "state")), "the state of that step must be there")
     check(ended, len(metrics(folder.out)) == step and not os.path.exists(os.path.join(folder.out, "model")), "one line a step and no model yet were expected")
     trained(galley("resume", folder.out))

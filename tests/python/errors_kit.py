@@ -163,7 +163,9 @@ def digest(folder):
 class Ended:
     def __init__(self, code, out, err, seconds):
         self.code, self.out, self.err, self.seconds = code, out, err, seconds
-        self.lines = err.splitlines()
+        # What answers a signal at once comes before all else.
+        self.answers = [x for x in err.splitlines() if x.startswith("stopping ")]
+        self.lines = [x for x in err.splitlines() if x not in self.answers]
 
     def __str__(self):
         return "exit code %s after %.2f s\n--- stderr\n%s--- stdout (end)\n%s" % (self.code, self.seconds, self.err, self.out[-500:])

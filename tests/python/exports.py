@@ -167,7 +167,7 @@ adapter = pathlib.Path('gpt2-packed-f32/adapter')
 run('export', 'gpt2-packed-f32', '--out', 'adapter')
 check((pathlib.Path('adapter') / 'adapter_model.safetensors').read_bytes() == (adapter / 'adapter_model.safetensors').read_bytes(), 'the adapter is exported otherwise')
 check((pathlib.Path('adapter') / 'adapter_config.json').read_bytes() == (adapter / 'adapter_config.json').read_bytes(), 'adapter_config.json is exported otherwise')
-check(sorted(x.name for x in pathlib.Path('adapter').iterdir()) == ['adapter_config.json', 'adapter_model.safetensors'], 'the folder of an adapter holds more')
+check(sorted(x.name for x in pathlib.Path('adapter').iterdir()) == ['README.md', 'adapter_config.json', 'adapter_model.safetensors'], 'the folder of an adapter holds more')
 run('export', 'adapter', '--merge', '--out', 'adapter-merged')
 check((pathlib.Path('adapter-merged') / 'model.safetensors').read_bytes() == (pathlib.Path('gpt2-packed-f32-merge') / 'model/model.safetensors').read_bytes(),
       'an adapter is merged otherwise than the run that made it')

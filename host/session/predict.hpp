@@ -1,0 +1,29 @@
+// What a model with labels or values makes of texts, one at a time.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "host/session/session.hpp"
+
+namespace galley {
+
+/// Of a study for Purpose::Predict.
+class Predictor {
+ public:
+  explicit Predictor(Session& session);
+  /// The most tokens of a row.
+  int64_t length() const { return session_.study().program.length; }
+  /// What the head makes of a row of tokens, at most length(); those from `second` on are of the second of two texts. Valid until the next
+  /// call.
+  Result<std::span<const float>> logits(std::span<const int32_t> tokens, size_t second);
+
+ private:
+  Session& session_;
+  WindowBuffer window_;
+  std::vector<std::byte> bytes_;
+  std::vector<float> logits_;
+};
+
+}  // namespace galley
