@@ -17,7 +17,7 @@ return recipe {
   model = model { path = arg("model") },
   data  = data.text { files = { arg("text") }, tokenizer = arg("tokenizer", "model"), validation = 0.05 },
   batch = arg("batch", 2), length = arg("length", 512), steps = arg("steps", 200), seed = 1,
-  validate = { every = 50, start = true }, save = { every = 100, keep = 1 },
+  validate = { every = 50, start = true }, save = { every = arg("save", 50), keep = 1 },
   arg("precision", "fp32") == "bf16" and use "amp" { compute = "bf16" },
   arg("recompute", true) and use "recompute" { every = 1 },
   use "accumulate" { steps = arg("accumulate", 4) },

@@ -17,7 +17,7 @@ return recipe {
   model = model { path = arg("model") },
   data  = data.chat { files = { arg("chat") }, validation = 0.1 },
   batch = arg("batch", 2), length = arg("length", 512), steps = arg("steps", 200), seed = 1,
-  validate = { every = arg("validate", 50), start = true }, save = { every = 100, keep = 1 },
+  validate = { every = arg("validate", 50), start = true }, save = { every = arg("save", 50), keep = 1 },
   precision ~= "fp32" and use "amp" { compute = precision },
   adapter and use "lora" { rank = arg("rank", 16), alpha = arg("alpha", 32), dropout = arg("dropout", 0.05), targets = "all-linear" },
   arg("recompute", true) and use "recompute" { every = 1 },

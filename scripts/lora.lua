@@ -20,7 +20,7 @@ return recipe {
   data  = data.prompts { files = { arg("data") }, prompt = arg("prompt", "prompt"), answer = arg("answer", "answer"),
                          tokenizer = arg("tokenizer", "model"), validation = 0.05 },
   batch = arg("batch", 2), length = arg("length", 512), steps = arg("steps", 200), seed = 1,
-  validate = { every = 50, start = true }, save = { every = 100, keep = 1 },
+  validate = { every = 50, start = true }, save = { every = arg("save", 50), keep = 1 },
   bf16 and use "amp" { compute = "bf16" },
   use "lora" { rank = arg("rank", 16), alpha = arg("alpha", 32), dropout = arg("dropout", 0.05), targets = "all-linear" },
   arg("recompute", true) and use "recompute" { policy = arg("policy", "every") },

@@ -27,7 +27,7 @@ return recipe {
   data  = chat and data.chat { files = { arg("chat") }, validation = 0.1 }
           or data.text { files = { arg("text") }, tokenizer = arg("tokenizer", "model"), validation = 0.1 },
   batch = arg("batch", 1), length = arg("length", 512), steps = arg("steps", 200), seed = 1,
-  validate = { every = arg("validate", 50), start = true }, save = { every = 100, keep = 1 },
+  validate = { every = arg("validate", 50), start = true }, save = { every = arg("save", 50), keep = 1 },
   arg("precision", "bf16") ~= "fp32" and use "amp" { compute = arg("precision", "bf16") },
   arg("type", "nf4") == "gguf" and use "quantize-gguf" {} or use "quantize-nf4" { type = arg("type", "nf4"), double = true },
   use "lora"       { rank = arg("rank", 16), alpha = arg("alpha", 32), dropout = arg("dropout", 0.05), targets = "all-linear" },

@@ -65,6 +65,13 @@ inline constexpr const FillInfo& info_of(Fill fill) { return kFillInfo[static_ca
 /// Whether a row has labels of its own, not its tokens.
 inline constexpr bool of_rows(Fill labels) { return labels == Fill::RowLabels || labels == Fill::RowValues; }
 
+/// What a loss on these labels is counted in.
+inline constexpr const char* loss_unit(Fill labels) {
+  return labels == Fill::RowValues                                  ? "mean squared error"
+         : labels == Fill::RowLabels || labels == Fill::TokenLabels ? "nats a label"
+                                                                    : "nats a token";
+}
+
 /// kFills: there is none of that name.
 inline constexpr size_t fill_named(std::string_view name) {
   size_t i = 0;

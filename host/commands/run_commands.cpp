@@ -82,8 +82,8 @@ Status train_shown(const CommandLine& a, const Study& study, const OpenSource& o
 std::string loss_text(double loss, Fill labels) {
   char text[96];
   const bool tokens = labels != Fill::TokenLabels && !of_rows(labels);
-  if (tokens) std::snprintf(text, sizeof text, "%.4f nats a token, perplexity %.3f", loss, std::exp(loss));
-  else std::snprintf(text, sizeof text, labels == Fill::RowValues ? "%.4f, the mean squared error" : "%.4f nats a label", loss);
+  if (tokens) std::snprintf(text, sizeof text, "%.4f %s, perplexity %.3f", loss, loss_unit(labels), std::exp(loss));
+  else std::snprintf(text, sizeof text, labels == Fill::RowValues ? "%.4f, the %s" : "%.4f %s", loss, loss_unit(labels));
   return text;
 }
 

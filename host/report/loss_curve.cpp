@@ -75,7 +75,8 @@ std::string row_text(const Dots& dots, size_t row, Characters characters) {
 
 }  // namespace
 
-std::string loss_curve(const std::vector<double>& steps, const std::vector<double>& losses, int columns, Characters characters) {
+std::string loss_curve(const std::vector<double>& steps, const std::vector<double>& losses, const char* unit, int columns,
+                       Characters characters) {
   std::vector<std::pair<double, double>> points;
   for (size_t i = 0; i < std::min(steps.size(), losses.size()); ++i)
     if (std::isfinite(losses[i])) points.emplace_back(steps[i], losses[i]);
@@ -94,7 +95,7 @@ std::string loss_curve(const std::vector<double>& steps, const std::vector<doubl
     // From where the place before is, so that steep parts have no gaps.
     dots.column(x, y, before < y ? before + 1 : before > y ? before - 1 : y);
   }
-  std::string out = "training loss, nats a token; last " + digits_of(points.back().second, "%.4f") + "\n";
+  std::string out = std::string("training loss, ") + unit + "; last " + digits_of(points.back().second, "%.4f") + "\n";
   for (size_t row = 0; row < kCurveRows; ++row) {
     const std::string label = row == 0 ? digits_of(*high, "%.4f") : row == kCurveRows - 1 ? digits_of(*low, "%.4f") : "";
     std::string line = right_in(label, kCurveLabel - 2) + "  " + row_text(dots, row, characters);

@@ -57,7 +57,7 @@ constexpr double drawn_interval = 0.1;
 constexpr double shown_after = 0.2;  // of what takes less, nothing is shown
 
 /// The losses of all steps of the run, those of earlier processes too; "" where there is nothing to see.
-std::string curve_of(const std::filesystem::path& run) {
+std::string curve_of(const std::filesystem::path& run, const char* unit) {
   const Result<RunMetrics> read = read_run_metrics(run, 4096);
   if (!read) return "";
   const auto& columns = std::get<Table>(read->steps.at("columns"));
@@ -70,7 +70,7 @@ std::string curve_of(const std::filesystem::path& run) {
       value.number(&x);
       out->push_back(x);
     }
-  return loss_curve(steps, losses, terminal_columns(), utf8_locale() ? Characters::Braille : Characters::Ascii);
+  return loss_curve(steps, losses, unit, terminal_columns(), utf8_locale() ? Characters::Braille : Characters::Ascii);
 }
 
 }  // namespace
@@ -217,7 +217,7 @@ Status Progress::paused(int64_t step, int64_t steps) {
 Status Progress::ended(const EndEvent& end) {
   if (drawn_[0]) live_.show(drawn_);
   live_.keep();
-  if (live_.terminal()) std::fputs(curve_of(end.start.directory).c_str(), stdout);
+  if (live_.terminal()) std::fputs(curve_of(end.start.directory, loss_unit(end.start.study.recipe.learning.labels)).c_str(), stdout);
   if (all_.seconds > 0) {
     char rate[80];
     rates(rate, all_.positions, all_.tokens, all_.seconds);

@@ -53,6 +53,7 @@ Table record_json(const RunRecord& r) {
           {"machine", Value(r.machine)},
           {"seed", Value(static_cast<int64_t>(r.seed))},
           {"steps", Value(r.steps)},
+          {"unit", Value(r.unit)},
           {"plugins", Value(std::move(plugins))},
           {"strategies", Value(std::move(strategies))}};
 }

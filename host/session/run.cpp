@@ -19,6 +19,7 @@ Result<RunRecord> record_of(const Study& study, const std::string& device, const
   for (const auto& [name, path] : study.recipe.required) out.modules.push_back({name, path, study.recipe.modules.at(path)});
   out.sets = study.recipe.sets;
   out.confined = study.recipe.confine == Confine::Yes;
+  out.unit = loss_unit(study.recipe.learning.labels);
   if (study.recipe.model.labels == 0) out.labels = study.recipe.model.label_names;
   std::error_code error;
   out.working_directory = std::filesystem::current_path(error);

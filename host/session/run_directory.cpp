@@ -47,6 +47,7 @@ Result<std::string> text_of(const RunRecord& r) {
   add("seed", static_cast<int64_t>(r.seed));
   add("steps", r.steps);
   add("head_rows", r.head_rows);
+  if (!r.unit.empty()) add("loss_unit", r.unit);
   if (!r.labels.empty()) add("labels", texts(r.labels));
   add("kernels", texts(r.kernels));
   out += "\n[recipe]\n";
@@ -195,6 +196,7 @@ Result<RunRecord> open_run(const std::filesystem::path& directory) {
     for (const auto& [name, value] : *sets) out.sets[std::string(name.str())] = value.value_or<std::string>("");
   out.machine = TRY(text_field(t, "machine", file));
   out.command = t["command"].value_or<std::string>("");
+  out.unit = t["loss_unit"].value_or<std::string>("");
   if (const toml::array* labels = t["labels"].as_array())
     for (const toml::node& label : *labels) out.labels.push_back(label.value_or<std::string>(""));
   const auto rows = [](const toml::table& table, const char* name, const auto& take) {

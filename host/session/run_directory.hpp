@@ -37,6 +37,7 @@ struct RunRecord {
   std::string device;
   uint64_t seed = 0;
   int64_t steps = 0;
+  std::string unit;                 ///< of its losses: "nats a token"
   std::vector<std::string> labels;  ///< by number, where the data has said which there are
   int64_t head_rows = 0;            ///< Program::head_rows, so that no other limit of memory changes sums
   std::string target;               ///< TOML

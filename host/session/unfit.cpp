@@ -13,7 +13,7 @@ bool decided(const Study& s, const char* facet, const char* value = nullptr) {
   return std::ranges::any_of(s.loaded, [&](const auto& used) {
     return std::ranges::any_of(used->spec().provides, [&](const FacetRule& has) {
       return has.facet == facet && has.holds(used->options().values()) &&
-             (!value || has.value.as<std::string>() && *has.value.as<std::string>() == value);
+             (!value || (has.value.as<std::string>() && *has.value.as<std::string>() == value));
     });
   });
 }

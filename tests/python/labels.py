@@ -72,6 +72,7 @@ check(sum(right) / len(right) > 0.8, f'nothing was learned: {sum(right)} of {len
 check(told('run-one/model', [dict(text=x['text']) for x in of], '--length', '32') == answers, 'the saved model says something else')
 check([json.loads(run('predict', 'run-one', '--text', of[0]['text']).stdout)] == answers[:1], '--text')
 said = run('eval', 'run-one')
+check('nats a label' in said.stdout and 'loss_unit = "nats a label"' in pathlib.Path('run-one/run.toml').read_text(), 'the unit of a loss on labels')
 check('accuracy' in said.stdout and 'parcel' in said.stdout and not said.stderr, f'eval: {said.stdout}{said.stderr}')
 check('score.weight' not in run('export', 'run-one', '--out', 'exported').stderr, 'export warns of a head that the run has trained')
 check('`galley predict`' in run('sample', 'run-one', '--prompt', 'x', code=2).stderr, 'sample does not point to predict')

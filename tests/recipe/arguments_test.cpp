@@ -30,13 +30,18 @@ TEST(Arguments, TakeTheTypeOfTheirDefault) {
   EXPECT_EQ(*by_default.at("t").as<std::string>(), "x");
   // An integer is a number too.
   EXPECT_EQ(*folder.recipe(text, {.sets = {{"s", ""}, {"n", "3"}}}).uses.at(0).options.at("n").as<double>(), 3.0);
+  // As Python writes it, and a whole number with an exponent.
+  const Table written = folder.recipe(text, {.sets = {{"s", ""}, {"b", "True"}, {"i", "1e3"}}}).uses.at(0).options;
+  EXPECT_EQ(*written.at("b").as<bool>(), true);
+  EXPECT_EQ(*written.at("i").as<int64_t>(), 1000);
 }
 
 TEST(Arguments, OfTheWrongType) {
   std::string hint;
   EXPECT_EQ(cause("\narg('batch', 4)", {{"batch", "four"}}, &hint), "r.lua:2: argument 'batch' must be an integer, got \"four\"");
   EXPECT_EQ(hint, "its default is 4, which decides the type");
-  EXPECT_EQ(cause("arg('batch', 4)", {{"batch", "4.5"}}), "r.lua:1: argument 'batch' must be an integer, got \"4.5\"");
+  EXPECT_EQ(cause("arg('batch', 4)", {{"batch", "4.5"}}, &hint), "r.lua:1: argument 'batch' must be an integer, got \"4.5\"");
+  EXPECT_EQ(hint, "its default is 4, which decides the type; for fractions, the recipe has to give a default such as 4.0");
   EXPECT_EQ(cause("arg('batch', 4)", {{"batch", ""}}), "r.lua:1: argument 'batch' must be an integer, got \"\"");
   EXPECT_EQ(cause("arg('batch', 4)", {{"batch", "4 "}}), "r.lua:1: argument 'batch' must be an integer, got \"4 \"");
   EXPECT_EQ(cause("arg('lr', 1e-3)", {{"lr", "1e-3x"}}), "r.lua:1: argument 'lr' must be a number, got \"1e-3x\"");

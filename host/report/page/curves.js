@@ -5,8 +5,8 @@
 'use strict';
 
 const curveDefinitions = [
-  {key: 'loss', title: 'Training loss', about: 'nats a token'},
-  {key: 'validation', title: 'Validation loss', about: 'nats a token', points: true},
+  {key: 'loss', title: 'Training loss', about: ''},
+  {key: 'validation', title: 'Validation loss', about: '', points: true},
   {key: 'lr', title: 'Learning rate', about: ''},
   {key: 'grad_norm', title: 'Gradient norm', about: 'before clipping'},
   {key: 'speed', title: 'Speed', about: 'positions a second'},
@@ -18,7 +18,10 @@ const noCurve = new Set(['step', 'epoch', 'tokens', 'positions', 'seconds', ...c
 /** The curves of these runs: those above, and what strategies report besides. */
 function definitionsOf(runs) {
   const others = new Set(runs.flatMap((run) => Object.keys(run.metrics.columns)).filter((key) => !noCurve.has(key)));
-  return [...curveDefinitions, ...[...others].sort().slice(0, 24).map((key) => ({key, title: key, about: ''}))];
+  const units = new Set(runs.map((run) => (run.record && run.record.unit) || 'nats a token'));
+  const unit = units.size === 1 ? [...units][0] : 'each run has its own unit';
+  const known = curveDefinitions.map((d) => (d.key === 'loss' || d.key === 'validation' ? {...d, about: unit} : d));
+  return [...known, ...[...others].sort().slice(0, 24).map((key) => ({key, title: key, about: ''}))];
 }
 
 /** How far along a run its steps are: their own numbers, or, of a comparison under a budget, the tokens that it has seen by then. */
