@@ -100,11 +100,11 @@ StopSignals::~StopSignals() {
 
 Status StopSignals::started(const StartEvent& start) {
   install();
-  enqueued(start.steps_done);
+  enqueues(start.steps_done);
   return ok();
 }
 
-void StopSignals::enqueued(int64_t step) { last_step = static_cast<std::sig_atomic_t>(std::min<int64_t>(step, INT_MAX)); }
+void StopSignals::enqueues(int64_t step) { last_step = static_cast<std::sig_atomic_t>(std::min<int64_t>(step, INT_MAX)); }
 
 bool StopSignals::asked() { return asked_to_stop != 0; }
 

@@ -22,7 +22,7 @@ class StopSignals final : public Observer {
   static bool asked();
 
   Status started(const StartEvent& start) override;
-  void enqueued(int64_t step) override;
+  void enqueues(int64_t step) override;
 
  private:
   struct Before {

@@ -76,8 +76,8 @@ class Observer {
   /// Of what loading the weights takes, `done` of `all` instructions are done. Before started().
   virtual Status loading(int64_t /*done*/, int64_t /*all*/) { return ok(); }
   virtual Status started(const StartEvent&) { return ok(); }
-  /// The step has been handed to the device. Allocates nothing, as step().
-  virtual void enqueued(int64_t /*step*/) {}
+  /// The step is handed to the device now, which may compute it before it comes back: it will be finished. Allocates nothing, as step().
+  virtual void enqueues(int64_t /*step*/) {}
   virtual Status step(const StepEvent&) { return ok(); }
   virtual Status validated(const ValidationEvent&) { return ok(); }
   /// After each batch of a validation.

@@ -170,8 +170,8 @@ class Loop {
   Result<bool> run() {
     while (session_.steps_done() < last_) {
       while (runs_ahead(session_.steps_enqueued())) {
+        for (Observer* observer : options_.observers) observer->enqueues(session_.steps_enqueued() + 1);
         TRY_STATUS(session_.enqueue());
-        for (Observer* observer : options_.observers) observer->enqueued(session_.steps_enqueued());
       }
       const StepEvent event = TRY(session_.finished());
       TRY_STATUS(tell(options_, [&](Observer& o) { return o.step(event); }));
