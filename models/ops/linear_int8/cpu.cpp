@@ -164,7 +164,7 @@ class CodedProduct {
         const int64_t k = outliers.at(first + c);
         for (int64_t j = 0; j < b.columns; ++j) lane.w[c * panel + j] = int8_rows::value(w_.at(b.column + j, k), units[j]);
         for (int64_t j = b.columns; j < panel; ++j) lane.w[c * panel + j] = 0;
-        for (int64_t i = 0; i < b.rows; ++i) lane.x[i * kColumns + c] = x_->rows.in_f16(b.first + i, k);
+        for (int64_t i = 0; i < b.rows; ++i) lane.x[i * kColumns + c] = x_->rows.at(b.first + i, k);
       }
       for (int64_t i = 0; i < b.rows; ++i) {
         float* __restrict sums = lane.added + i * panel;
@@ -277,7 +277,7 @@ class Numbers {
         [&](int64_t r, const float* __restrict numbers, float scale, float inverse) {
           float* const to = x_ + r * rows.K;
           for (int64_t k = 0; k < rows.K; ++k) to[k] = int8_rows::value(int8_rows::code(numbers[k], inverse), int8_rows::unit(scale));
-          for (const int32_t k : outliers_) to[k] = rows.in_f16(r, k);
+          for (const int32_t k : outliers_) to[k] = rows.at(r, k);
         });
     in_lanes(n_lanes, blocks_.tasks(), [&](int64_t task, int64_t lane) { block(blocks_.block(task), lanes_[static_cast<size_t>(lane)]); });
   }

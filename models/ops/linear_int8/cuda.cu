@@ -51,7 +51,7 @@ struct Finish {
     const int count = *outliers.count;
     for (int c = 0; c < count; ++c) {
       const int64_t k = outliers.columns[c];
-      const float number = in_f16(x.at(r * shape.K + k));
+      const float number = x.at(r * shape.K + k);
 #pragma unroll
       for (int i = 0; i < kPack; ++i) {
         const int64_t at = w.transposed ? k * shape.N + j + i : (j + i) * shape.K + k;

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "cuda/workspace.hpp"
-#include "galley/cpp/int8_rows.hpp"
 #include "galley/cuda/kernel.hpp"
 #include "galley/cuda/reduce.hpp"
+#include "ops/linear_int8/outlier.hpp"
 
 namespace galley::cuda::linear_int8_op {
 
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(threads) find_outliers(Reader x, int64_t rows,
   if (first != 0 || k >= columns) return;
 #pragma unroll
   for (int i = 1; i < rows_at_once; ++i) most = Max()(most, largest[i * kStrip + lane]);
-  mask[k] = int8_rows::magnitude(most) >= threshold;
+  mask[k] = linear_int8::is_outlier(most, threshold);
 }
 
 /// One block. A warp takes 32 columns; those of its outliers that lie before a lane's are counted by a vote.
@@ -90,17 +90,19 @@ __global__ void __launch_bounds__(threads) list_outliers(Outliers outliers, int6
 /// A block takes a row: codes and a scale, or x̂ where `numbers` is not null.
 template <int threads>
 __global__ void __launch_bounds__(threads)
-    code_rows(Reader x, Outliers outliers, int64_t columns, int8_t* codes, float* scales, float* numbers) {
+    code_rows(Reader x, Outliers outliers, int64_t columns, float threshold, int8_t* codes, float* scales, float* numbers) {
   const int64_t begin = static_cast<int64_t>(blockIdx.x) * columns;
   const int thread = static_cast<int>(threadIdx.x);
   uint32_t most = 0;
-  for (int64_t k = thread; k < columns; k += threads)
-    if (!outliers.mask || !outliers.mask[k]) most = Max()(most, int8_rows::magnitude_bits(in_f16(x.at(begin + k))));
+  for (int64_t k = thread; k < columns; k += threads) {
+    const uint32_t bits = int8_rows::magnitude_bits(in_f16(x.at(begin + k)));
+    if (!linear_int8::is_outlier(bits, threshold)) most = Max()(most, bits);
+  }
   const float scale = int8_rows::magnitude(block_reduce<threads>(most, 0u, Max())), by = int8_rows::inverse(scale);
   for (int64_t k = thread; k < columns; k += threads) {
     const bool outlier = outliers.mask && outliers.mask[k];
-    const float number = in_f16(x.at(begin + k));
-    const int8_t code = outlier ? int8_t{0} : int8_rows::code(number, by);
+    const float number = x.at(begin + k);
+    const int8_t code = outlier ? int8_t{0} : int8_rows::code(in_f16(number), by);
     if (numbers) numbers[begin + k] = outlier ? number : int8_rows::value(code, int8_rows::unit(scale));
     else codes[begin + k] = code;
   }
@@ -127,7 +129,7 @@ class Rows {
       launch(find_outliers<kRowThreads>, {blocks_of(shape_.K, kStrip), kRowThreads}, queue, x_, shape_.R, shape_.K, threshold_,
              outliers_.mask);
     launch(list_outliers<kRowThreads>, {1, kRowThreads}, queue, outliers_, shape_.K);
-    launch(code_rows<kRowThreads>, {shape_.R, kRowThreads}, queue, x_, outliers_, shape_.K, codes_, scales_, numbers_);
+    launch(code_rows<kRowThreads>, {shape_.R, kRowThreads}, queue, x_, outliers_, shape_.K, threshold_, codes_, scales_, numbers_);
   }
   const Reader& x() const { return x_; }
   const Outliers& outliers() const { return outliers_; }

@@ -3,10 +3,11 @@
 //
 //     y[r, n] = Σ_k x̂[r, k] · W[n, k] + bias[n]
 //
-// x̂ is x as its parts are multiplied. x is rounded to F16 first. A column k is an outlier if |x[r, k]| ≥ threshold in any row r: its
-// numbers are multiplied as they are. The others become codes of a row: x̂ = code · scale / 127, scale = max |x| over them, code = x · 127
-// / scale rounded to the nearest (galley/cpp/int8_rows.hpp). With threshold = 0 there are no outliers. A row with an infinite number or NaN
-// in them has a scale that is one, and so has y.
+// x̂ is x as its parts are multiplied. Of x in F16, a number of at least `threshold` in magnitude is an outlier, and so is its column: the
+// numbers of such columns are multiplied as they are, not rounded. The others become codes of a row: x̂ = code · scale / 127, code =
+// x · 127 / scale rounded to the nearest (galley/cpp/int8_rows.hpp). As in bitsandbytes, scale is the largest magnitude of the row's numbers
+// below the threshold, also of those in outlier columns, which equation 8 leaves out. With threshold = 0 there are no outliers. A row with
+// an infinite number or NaN among those that become codes has a scale that is one, and so has y.
 //
 // x (…, K), W (N, K), or (K, N) with the attribute `transposed`, bias (N), y (…, N). W is what it is, in whatever way it is stored. Where
 // that is the format "int8-rows", kernels multiply codes by codes, and add up in I32: sums are exact. Of an outlier's column of W, too,
@@ -20,8 +21,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "galley/cpp/int8_rows.hpp"
 #include "ops/check.hpp"
+#include "ops/linear_int8/outlier.hpp"
 
 namespace galley::models::linear_int8_op {
 namespace {
@@ -57,17 +58,18 @@ std::vector<double> as_multiplied(const Node& n) {
   std::vector<float> rounded(x, x + R * K);
   std::vector<char> outlier(static_cast<size_t>(K), 0);
   const auto at = [K](int64_t r, int64_t k) { return static_cast<size_t>(r * K + k); };
+  const auto is_outlier = [threshold](float number) { return linear_int8::is_outlier(int8_rows::magnitude_bits(number), threshold); };
   for (int64_t r = 0; r < R; ++r)
     for (int64_t k = 0; k < K; ++k) {
       float& number = rounded[at(r, k)];
       number = int8_rows::in_f16(number);
-      if (threshold > 0 && int8_rows::magnitude(int8_rows::magnitude_bits(number)) >= threshold) outlier[static_cast<size_t>(k)] = 1;
+      if (is_outlier(number)) outlier[static_cast<size_t>(k)] = 1;
     }
-  std::vector<double> out(rounded.begin(), rounded.end());
+  std::vector<double> out(x, x + R * K);
   for (int64_t r = 0; r < R; ++r) {
     uint32_t most = 0;
     for (int64_t k = 0; k < K; ++k)
-      if (!outlier[static_cast<size_t>(k)]) most = std::max(most, int8_rows::magnitude_bits(rounded[at(r, k)]));
+      if (!is_outlier(rounded[at(r, k)])) most = std::max(most, int8_rows::magnitude_bits(rounded[at(r, k)]));
     const float scale = int8_rows::magnitude(most), by = int8_rows::inverse(scale);
     for (int64_t k = 0; k < K; ++k)
       if (!outlier[static_cast<size_t>(k)]) out[at(r, k)] = int8_rows::code(rounded[at(r, k)], by) * static_cast<double>(scale) / 127;
@@ -106,7 +108,7 @@ constexpr uint32_t F = GALLEY_F32, B = GALLEY_BF16, H = GALLEY_F16, compute = GA
 
 // Numbers lie within ±1, so a threshold below that makes outliers: of most columns where there are many rows.
 Op linear_int8("linear_int8",
-               "y = x̂·Wᵀ + b, x̂: rows of x in 8 bit, outlier columns in F16; x (…, K), W (N, K) or transposed (K, N), b (N)");
+               "y = x̂·Wᵀ + b, x̂: rows of x in 8 bit, outlier columns as they are; x (…, K), W (N, K) or transposed (K, N), b (N)");
 const bool added =
     add(linear_int8.input("x", GALLEY_ROLE_WHOLE, compute)
             .input("w", GALLEY_ROLE_WHOLE, compute)

@@ -7,7 +7,7 @@
 
 #include "cpu/lanes.hpp"
 #include "cpu/number.hpp"
-#include "galley/cpp/int8_rows.hpp"
+#include "ops/linear_int8/outlier.hpp"
 
 namespace galley::cpu::int8 {
 
@@ -45,10 +45,11 @@ struct Rows {
     narrow(x.read(r * K + k, n, buffer), n, half);
     widen(half, n, to);
   }
-  float in_f16(int64_t r, int64_t k) const {
+  float at(int64_t r, int64_t k) const {
     Buffer buffer;
-    return int8_rows::in_f16(*x.read(r * K + k, 1, buffer));
+    return *x.read(r * K + k, 1, buffer);
   }
+  bool is_outlier(uint32_t magnitude) const { return linear_int8::is_outlier(magnitude, threshold); }
 
   Input x;
   int64_t R, K;
@@ -82,7 +83,7 @@ class Outliers {
     for (int64_t block = 1; block < n; ++block)
       for (int64_t k = 0; k < rows.K; ++k) largest_[k] = std::max(largest_[k], largest_[block * rows.K + k]);
     for (int64_t k = 0; k < rows.K; ++k)
-      if (int8_rows::magnitude(largest_[k]) >= rows.threshold) columns_[count_++] = static_cast<int32_t>(k);
+      if (rows.is_outlier(largest_[k])) columns_[count_++] = static_cast<int32_t>(k);
   }
   const int32_t* begin() const { return columns_; }
   const int32_t* end() const { return columns_ + count_; }
@@ -106,9 +107,14 @@ void for_each_row(const Rows& rows, const Outliers& outliers, int64_t n_lanes, c
     float* const numbers = memory(lane);
     for (int64_t r = task * at_once; r < std::min(rows.R, (task + 1) * at_once); ++r) {
       for (int64_t k = 0; k < rows.K; k += run_length) rows.in_f16(r, k, std::min(run_length, rows.K - k), numbers + k);
-      for (const int32_t k : outliers) numbers[k] = 0;
       uint32_t most = 0;
-      for (int64_t k = 0; k < rows.K; ++k) most = std::max(most, int8_rows::magnitude_bits(numbers[k]));
+      if (outliers.count() == 0) {
+        for (int64_t k = 0; k < rows.K; ++k) most = std::max(most, int8_rows::magnitude_bits(numbers[k]));
+      } else {
+        for (int64_t k = 0; k < rows.K; ++k)
+          if (const uint32_t bits = int8_rows::magnitude_bits(numbers[k]); !rows.is_outlier(bits)) most = std::max(most, bits);
+        for (const int32_t k : outliers) numbers[k] = 0;
+      }
       const float scale = int8_rows::magnitude(most);
       body(r, numbers, scale, int8_rows::inverse(scale));
     }
