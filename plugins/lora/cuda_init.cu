@@ -2,6 +2,7 @@
 // hundred times, at what one multiprocessor gets of the memory: seconds for a large weight. Vectors of the Lanczos process that there is no
 // room for are not made: what is found then is what the others give.
 #include <algorithm>
+#include <utility>
 
 #include "galley/cuda/kernel.hpp"
 #include "galley/cuda/reduce.hpp"
@@ -21,6 +22,7 @@ struct Task {
   uint64_t stream;
   double scale;
   int transposed, qr;
+  int turned;  // out, in and transposed are those of Wᵀ, and left vectors are W's right ones
 };
 
 /// Where things lie in the workspace, in doubles.
@@ -165,17 +167,19 @@ class Work {
   /// Singular vectors i, with the value's root, and the sign by which the largest number of the right one is positive.
   __device__ void put_singular(int64_t i, int64_t to, double value) const {
     GALLEY_SHARED(double, sign, 1);
+    const double *const right_of_w = t.turned ? left(i) : right(i), *const left_of_w = t.turned ? right(i) : left(i);
+    const int64_t in = t.turned ? t.out : t.in, out = t.turned ? t.in : t.out;
     __syncthreads();
     if (thread == 0) {
       double largest = 0;
-      for (int64_t k = 0; k < t.in; ++k)
-        if (fabs(right(i)[k]) > fabs(largest)) largest = right(i)[k];
+      for (int64_t k = 0; k < in; ++k)
+        if (fabs(right_of_w[k]) > fabs(largest)) largest = right_of_w[k];
       *sign = largest < 0 ? -1 : 1;
     }
     __syncthreads();
     const double root = *sign * sqrt(value / t.scale);
-    for (int64_t k = thread; k < t.out; k += kThreads) t.b[k * t.rank + to] = static_cast<float>(root * left(i)[k]);
-    for (int64_t k = thread; k < t.in; k += kThreads) t.a[to * t.in + k] = static_cast<float>(root * right(i)[k]);
+    for (int64_t k = thread; k < out; k += kThreads) t.b[k * t.rank + to] = static_cast<float>(root * left_of_w[k]);
+    for (int64_t k = thread; k < in; k += kThreads) t.a[to * in + k] = static_cast<float>(root * right_of_w[k]);
   }
   /// Indices of `values` from the largest on, in double.
   __device__ void sort(const double* values, int64_t n) const {
@@ -397,6 +401,12 @@ class Principal {
     t.transposed = node.i("transposed", 0) != 0;
     t.qr = node.s("how", "svd") == "qr";
     if (t.qr || t.iterations > 0) return t;
+    // As principal() of principal.hpp.
+    if (t.out < t.in) {
+      std::swap(t.out, t.in);
+      t.transposed = !t.transposed;
+      t.turned = 1;
+    }
     const int64_t most = std::min(t.out, t.in), room = target.workspace_budget / (2 * static_cast<int64_t>(sizeof(double)));
     t.steps = std::min(most, 16 * t.rank + 512);
     while (t.steps > t.rank && t.steps * (t.out + t.in + t.steps) > room) t.steps -= std::max<int64_t>(1, (t.steps - t.rank) / 16);

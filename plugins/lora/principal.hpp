@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdint>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "galley/cpp/node.hpp"
@@ -37,6 +38,17 @@ class Factor {
   /// y (out) = W·x (in), and y (in) = Wᵀ·x (out).
   virtual void times(const double* x, double* y) const = 0;
   virtual void transposed_times(const double* x, double* y) const = 0;
+};
+
+/// Wᵀ of a W.
+class Turned : public Factor {
+ public:
+  explicit Turned(const Factor& w) : w_(w) { out = w.in, in = w.out; }
+  void times(const double* x, double* y) const override { w_.transposed_times(x, y); }
+  void transposed_times(const double* x, double* y) const override { w_.times(x, y); }
+
+ private:
+  const Factor& w_;
 };
 
 /// The first `rank` singular values, from the largest on, their left vectors as rows of (rank, out), and their right ones of (rank, in).
@@ -183,11 +195,10 @@ inline void fix_signs(Principal& p) {
   }
 }
 
-}  // namespace detail
-
-/// Throws sdk::Failure if W holds what is no number.
-inline Principal principal(const Factor& w, int64_t rank) {
-  const int64_t most = std::min(w.out, w.in);
+/// The Lanczos process, of a W that has no fewer rows than columns. Its vectors v then fill their space after w.in steps, and nothing is left
+/// over; those of a wide W would go on outside of what W reads, and the values of its first rows alone are others.
+inline Principal lanczos(const Factor& w, int64_t rank) {
+  const int64_t most = w.in;
   Dense u(0, w.out), v(0, w.in);
   const auto room = [&](int64_t count) {
     u.grow(count);
@@ -196,19 +207,19 @@ inline Principal principal(const Factor& w, int64_t rank) {
   int64_t next = std::min(most, rank + 32);
   room(next);
   std::vector<double> alpha, beta, x(static_cast<size_t>(std::max(w.out, w.in)));
-  detail::any_direction(x.data(), w.in, 1);
-  detail::extend(v, 0, x.data(), 0);
+  any_direction(x.data(), w.in, 1);
+  extend(v, 0, x.data(), 0);
   double largest = 0;
   for (int64_t count = 1;; ++count) {
     // W·v_k = β_(k−1) u_(k−1) + α_k u_k
     w.times(v.row(count - 1), x.data());
-    alpha.push_back(detail::extend(u, count - 1, x.data(), largest));
+    alpha.push_back(extend(u, count - 1, x.data(), largest));
     largest = std::max(largest, alpha.back());
     double left_over = 0;
     if (count < most) {
       // Wᵀ·u_k = α_k v_k + β_k v_(k+1)
       w.transposed_times(u.row(count - 1), x.data());
-      left_over = detail::extend(v, count, x.data(), largest);
+      left_over = extend(v, count, x.data(), largest);
       largest = std::max(largest, left_over);
     }
     if (count == next) {
@@ -217,8 +228,8 @@ inline Principal principal(const Factor& w, int64_t rank) {
       for (int64_t i = 0; i + 1 < count; ++i) e[i] = alpha[i] * beta[i];
       Dense z(count, count);
       for (int64_t i = 0; i < count; ++i) z.row(i)[i] = 1;
-      detail::eigen(d, e, z);
-      const std::vector<int64_t> order = detail::descending(d);
+      eigen(d, e, z);
+      const std::vector<int64_t> order = descending(d);
       Principal out = {{}, Dense(rank, w.out), Dense(rank, w.in)};
       bool done = true;
       for (int64_t i = 0; i < rank; ++i) {
@@ -229,11 +240,10 @@ inline Principal principal(const Factor& w, int64_t rank) {
           left[k] = (alpha[k] * y[k] + (k + 1 < count ? beta[k] * y[k + 1] : 0)) / (value > 0 ? value : 1);
         done = done && left_over * std::abs(left.back()) <= 1e-10 * largest;
         out.values.push_back(value);
-        detail::combine(left.data(), u, count, out.left.row(i));
-        detail::combine(y, v, count, out.right.row(i));
+        combine(left.data(), u, count, out.left.row(i));
+        combine(y, v, count, out.right.row(i));
       }
       if (done || count == most) {
-        detail::fix_signs(out);
         return out;
       }
       next = std::min(most, count + count / 2 + 1);
@@ -241,6 +251,17 @@ inline Principal principal(const Factor& w, int64_t rank) {
     }
     beta.push_back(left_over);
   }
+}
+
+}  // namespace detail
+
+/// Throws sdk::Failure if W holds what is no number.
+inline Principal principal(const Factor& w, int64_t rank) {
+  const bool wide = w.out < w.in;
+  Principal out = wide ? detail::lanczos(Turned(w), rank) : detail::lanczos(w, rank);
+  if (wide) std::swap(out.left, out.right);
+  detail::fix_signs(out);
+  return out;
 }
 
 inline Principal principal_fast(const Factor& w, int64_t rank, int64_t iterations, uint64_t stream) {
