@@ -2,14 +2,18 @@
 // folders.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "galley/cpp/glob.hpp"
 #include "galley/cpp/graph.hpp"
+#include "galley/cpp/patterns.hpp"
 
 namespace galley::bitsandbytes {
 
@@ -35,6 +39,30 @@ inline bool is_true(const nlohmann::json& of, const char* name) {
 inline std::string text_of(const nlohmann::json& of, const char* name, const std::string& otherwise) {
   const nlohmann::json* value = field(of, name);
   return value && value->is_string() ? value->get<std::string>() : otherwise;
+}
+
+/// Whether transformers keeps a module's weight in F32 whatever a folder says (_keep_in_fp32_modules of its classes): it neither loads nor
+/// runs a folder that has this one quantized.
+inline bool is_kept(const sdk::GraphReader& graph, const std::string& module) {
+  const char* type = graph.config_of("model_type");
+  const std::string text = type ? type : "";
+  return (text == "\"t5\"" || text == "\"mt5\"") && sdk::glob_match_suffix("wo", module);
+}
+
+/// The names of a linear node's module: that of its weight in files, and of a head that of its node, where it is another (GPT-NeoX's since
+/// version 5 of transformers).
+inline std::vector<std::string> modules_of(const galley_node_info& node, const galley_tensor_info& weight) {
+  std::vector<std::string> out = {sdk::module_of(node, weight)};
+  if (weight.flags & GALLEY_TENSOR_HEAD && std::string(node.name).rfind(out.front(), 0) != 0) out.emplace_back(node.name);
+  return out;
+}
+
+/// Whether transformers takes a module for one of these, which stay numbers: it looks for the end of a name, not only after a dot, so that
+/// "classifier" means "pre_classifier", too.
+inline bool is_left(const std::set<std::string>& left, const std::string& module) {
+  return std::any_of(left.begin(), left.end(), [&](const std::string& name) {
+    return module.size() >= name.size() && module.compare(module.size() - name.size(), std::string::npos, name) == 0;
+  });
 }
 
 struct Config {

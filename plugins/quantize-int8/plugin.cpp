@@ -147,7 +147,8 @@ class Weights {
   void read_folder(const GraphReader& graph) {
     folder_ = bitsandbytes::Config::read(graph);
     in_folder_.clear();
-    if (!folder_) return;
+    left_.clear();
+    if (!folder_) return note_left(graph);
     if (folder_->four_bit)
       invalid(folder_->place + ": the folder is quantized to 4 bit, not to 8", "it is read with use \"quantize-nf4\" {}");
     if (skips_) invalid(folder_->model + " is quantized already, and says which layers are not", "leave 'skip' out");
@@ -169,7 +170,7 @@ class Weights {
     if (w.kind != GALLEY_KIND_PARAMETER || w.rank != 2 || w.flags & GALLEY_TENSOR_EMBEDDING) return false;
     const std::string module = module_of(w.name);
     if (!in_folder_.empty()) return in_folder_.count(module_of(w.source_name)) != 0;
-    if (w.flags & GALLEY_TENSOR_HEAD) return false;
+    if (w.flags & GALLEY_TENSOR_HEAD || bitsandbytes::is_kept(graph, module) || bitsandbytes::is_left(left_, module)) return false;
     return std::none_of(skip_.begin(), skip_.end(), [&](const std::string& pattern) { return glob_match_suffix(pattern, module); });
   }
 
@@ -219,17 +220,24 @@ class Weights {
   static void ignore_layouts(Graph& graph) { graph.ignore("*.weight_format"); }
 
  private:
+  /// What is left in any case, before others are asked for.
+  void note_left(const GraphReader& graph) {
+    for (galley_node n = graph.next_node(0, GALLEY_SEGMENT_MODEL); n; n = graph.next_node(n, GALLEY_SEGMENT_MODEL))
+      if (const galley_node_info node = graph.node(n); node.op_flags & GALLEY_OP_LINEAR && node.n_inputs > 1 && !takes(graph, node))
+        leave(graph, node);
+  }
+
   /// A linear layer of the model that is not stored in 8 bit.
   void leave(const GraphReader& graph, const galley_node_info& node) {
     const galley_tensor_info w = graph.info(node.inputs[1]);
     if (w.kind != GALLEY_KIND_PARAMETER) return;
-    left_.insert(module_of(node, w));
+    const std::vector<std::string> called = bitsandbytes::modules_of(node, w);
+    left_.insert(called.begin(), called.end());
   }
 
   void find(const GraphReader& graph) {
     by_column_.clear();
     computed_.clear();
-    left_.clear();
     read_folder(graph);
     bool frozen = false;
     std::vector<std::string> modules;

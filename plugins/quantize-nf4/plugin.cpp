@@ -234,13 +234,15 @@ class QuantizeNf4 {
       bool skipped = w.flags & GALLEY_TENSOR_EMBEDDING;
       if (!skipped) {
         modules.push_back(module_of(w.name));
-        skipped = skips_head_ && w.flags & GALLEY_TENSOR_HEAD;
+        skipped = (skips_head_ && w.flags & GALLEY_TENSOR_HEAD) || galley::bitsandbytes::is_kept(graph, modules.back());
         for (size_t i = 0; i < skip_.size(); ++i)
           if (glob_match_suffix(skip_[i], modules.back())) skipped = used[i] = true;
       }
-      if (folder_) skipped = !folder_->find(w.source_name);
+      if (folder_)
+        skipped = !folder_->find(w.source_name) || (!folder_->has_weights() && galley::bitsandbytes::is_kept(graph, module_of(w.name)));
+      const std::vector<std::string> called = galley::bitsandbytes::modules_of(node, w);
       if (skipped) {
-        left_.insert(module_of(node, w));
+        left_.insert(called.begin(), called.end());
         continue;
       }
       if (folder_) check_read(node, w);
@@ -248,10 +250,17 @@ class QuantizeNf4 {
       chosen_.insert(node.inputs[1]);
       if (is_transposed(node)) {
         transposed_.insert(node.inputs[1]);
-        left_.insert(module_of(node, w));
+        left_.insert(called.begin(), called.end());
       }
-      frozen = frozen || !(w.flags & GALLEY_TENSOR_TRAINABLE);
     }
+    if (!folder_)
+      std::erase_if(chosen_, [&](galley_tensor t) {
+        const std::string module = module_of(graph.info(t).name);
+        const bool left = galley::bitsandbytes::is_left(left_, module) && !transposed_.count(t);
+        if (left) left_.insert(module);
+        return left;
+      });
+    for (const galley_tensor t : chosen_) frozen = frozen || !(graph.info(t).flags & GALLEY_TENSOR_TRAINABLE);
     if (folder_) folder_->check_known(read);
     for (size_t i = 0; i < skip_.size(); ++i)
       if (!used[i]) invalid("'skip': no linear layer is called '" + skip_[i] + "'; " + nearest_names(skip_[i], modules));

@@ -275,4 +275,19 @@ for name, uses, words in (('nobody', (lora, adamw), ("key 'quantization_config'"
                           ('skip', (use('quantize-nf4', skip=['*.up_proj']), lora, adamw), ("leave 'skip' out",)), ('full', (use('quantize-nf4'), adamw), ('all linear layers are trained', 'lora'))):
     said = run('plan', made(f'plan-{name}', quantized / 'nf4', *uses), code=2).stderr
     check(all(w in said for w in words), f'{name}: {said}')
+
+# What transformers leaves as numbers whatever config.json says is left so here: T5's wo, which it keeps in F32, and a layer whose name ends with that of one that is left.
+# GPT-NeoX's head has one name in files and another in its classes since version 5.
+for how in ('quantize-nf4', 'quantize-int8'):
+    for case, kept, names in (('t5-relu-tied', '.wo.weight', 'decoder.block.1.layer.2.DenseReluDense.wo'), ('distilbert-rows', 'pre_classifier.weight', 'pre_classifier'),
+                              ('gpt-neox-partial', 'embed_out.weight', 'lm_head')):
+        base = fixtures / 'models' / case
+        run('export', recipe('kept.lua', from_folder(base), batch_of(base / 'batch.safetensors'), use(how), steps=1), '--out', f'{how}-{case}')
+        there, before = tensors(f'{how}-{case}'), tensors(base)
+        numbers = [x for x in before if x.endswith(kept)]
+        check(numbers and all(there[x] == before[x] for x in numbers), f'{how}, {case}: {[there[x][0] for x in numbers]}')
+        check(any('absmax' in x or x.endswith('.SCB') for x in there), f'{how}, {case}: nothing is quantized')
+        said = json.loads(pathlib.Path(f'{how}-{case}/config.json').read_text())['quantization_config']['llm_int8_skip_modules']
+        check(names in said, f'{how}, {case}: {said}')
+
 finish()
