@@ -281,6 +281,10 @@ Status command_export(const CommandLine& a) {
   else
     print_lines("exported: %s, %s on disk\n%s", out.c_str(), bytes_text(bytes).c_str(),
                 rounding_text(session->rounded(), prose_columns()).c_str());
+  if (!a.has("--json"))
+    for (const ConfigKey& key : folder.study->graph->exports.config)
+      if (key.key == "tie_word_embeddings" && key.json == "false")
+        print_lines("the head is no longer the embedding: it is saved apart, and config.json says \"tie_word_embeddings\": false\n");
   return ok();
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "galley/rewrite.h"
+#include "host/passes/exported.hpp"
 #include "host/passes/passes.hpp"
 #include "host/passes/rewrite.hpp"
 
@@ -37,7 +38,7 @@ Status check_documents(const Compilation& c) {
 void as_numbers(Compilation& c) {
   Exports& exports = c.graph.exports;
   exports.in_format.clear();
-  exports.tensors.clear();
+  std::erase_if(exports.tensors, [](const ExportedTensor& extra) { return ExportedPlace(extra.name).of_format(); });
   std::erase_if(exports.config, [&](const ConfigKey& key) {
     if (key.use == no_use) return false;
     const std::vector<std::string>& of_stored = c.strategies[static_cast<size_t>(key.use)]->spec().config;

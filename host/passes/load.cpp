@@ -8,6 +8,7 @@
 
 #include "galley/rewrite.h"
 #include "host/passes/constants.hpp"
+#include "host/passes/exported.hpp"
 #include "host/passes/makers.hpp"
 #include "host/passes/packed.hpp"
 #include "host/passes/passes.hpp"
@@ -71,8 +72,9 @@ class Needs {
     const std::map<galley_tensor, galley_tensor> values = graph_.saved_values();
     std::vector<galley_tensor> read;
     for (const galley_tensor t : graph_.saved()) makers.of(values.contains(t) ? values.at(t) : t, {}, &read);
-    if (graph_.exports.model != GALLEY_EXPORT_OWN)
-      for (const ExportedTensor& extra : graph_.exports.tensors) makers.of(extra.value, {}, &read);
+    for (const ExportedTensor& extra : graph_.exports.tensors)
+      if (ExportedPlace(extra.name).is_written(graph_))
+        makers.of(values.contains(extra.value) ? values.at(extra.value) : extra.value, {}, &read);
     run_.insert(read.begin(), read.end());
   }
 

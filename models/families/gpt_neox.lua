@@ -41,8 +41,7 @@ local function build(config, g)
   g:block(-1)
   g:mark_block_input(x)
   x = L.layer_norm(x, "final_layer_norm", C, eps)
-  lib.causal_head(g, L, x, embedding, C, vocabulary, tied, { name = "embed_out",
-    aliases = { "lm_head.weight" } })   -- as transformers 5 calls it, but for its files
+  lib.causal_head(g, L, x, embedding, C, vocabulary, tied, { name = "embed_out", module = "lm_head" })
 end
 
 return { model_types = { "gpt_neox" }, tasks = lib.decoder_tasks "GPTNeoX", harmless = { "rope_theta", "partial_rotary_factor" },

@@ -211,7 +211,7 @@ function M.decoder_tasks(stems, causal)
 end
 
 -- The head of a decoder. Of tokens: logits of x by the embedding where it is tied, and the loss. Of a row: transformers' "score".
--- `more`: { name, aliases of its weight, bias, cap, scale }
+-- `more`: { name of the weight in files, bias, cap, scale, module: its name in transformers' classes, if that is another }
 function M.causal_head(g, L, x, embedding, C, vocabulary, tied, more)
   more = more or {}
   local name = more.name or "lm_head"
@@ -226,8 +226,8 @@ function M.causal_head(g, L, x, embedding, C, vocabulary, tied, more)
   g:mark_hidden(x)
   if more.scale then x = g:node("scale", name .. ".scale", { x }, { alpha = more.scale }) end
   local head = tied and embedding or L.weight(name, vocabulary, C, { whole = true, hint = M.untied_hint, fresh = more.fresh,
-    aliases = more.aliases })
-  local logits = g:node("linear", name, { x, head, more.bias or nil }, { transposed = 0 })
+    aliases = more.module and { more.module .. ".weight" } })
+  local logits = g:node("linear", more.module or name, { x, head, more.bias or nil }, { transposed = 0 })
   if more.cap then logits = g:node("softcap", name .. ".softcap", { logits }, { cap = more.cap }) end
   g:mark_logits(logits)
   g:loss("cross_entropy", "loss", { logits, g:input("labels") })

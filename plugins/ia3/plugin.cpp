@@ -96,7 +96,7 @@ class Ia3 {
   }
 
   void adapt(Graph& graph) const {
-    const std::vector<Module> modules = linear_modules(graph);
+    const std::vector<Module> modules = linear_modules(graph, file_.tensors);
     if (has_own(graph, ".ia3_l")) invalid("the recipe uses \"ia3\" twice", "name all layers in one");
     const std::vector<const Module*> chosen = choose(graph, modules);
     Parts parts(graph, file_, [&](const std::string& module) { return saved_with(graph, module); });
@@ -121,8 +121,14 @@ class Ia3 {
     if (file_.there()) return json::parse(text_);
     std::vector<const Module*> inputs, others;
     for (const Module* m : chosen) (is_feedforward(*m) ? inputs : others).push_back(m);
-    // The one list has to be a part of the other, word by word.
-    const std::vector<std::string> feedforward = short_names(modules, inputs);
+    // The one list has to be a part of the other, word by word. PEFT looks for the end of a name, not only after a dot: "o" means "wo", too.
+    std::vector<std::string> feedforward = short_names(modules, inputs);
+    if (std::any_of(feedforward.begin(), feedforward.end(), [&](const std::string& word) {
+          return std::any_of(others.begin(), others.end(), [&](const Module* m) { return ends_with(m->name, word); });
+        })) {
+      feedforward = {};
+      for (const Module* m : inputs) feedforward.push_back(m->name);
+    }
     std::vector<std::string> targets = short_names(modules, others);
     targets.insert(targets.end(), feedforward.begin(), feedforward.end());
     json out = new_config("IA3", targets);
@@ -134,10 +140,9 @@ class Ia3 {
   }
 
   void merge(Graph& graph) const {
-    graph.export_model(GALLEY_EXPORT_MODEL);
-    const std::vector<Module> modules = linear_modules(graph);
+    Merge into(graph);
+    const std::vector<Module> modules = linear_modules(graph, file_.tensors);
     for (const Module* m : choose(graph, modules)) {
-      if (m->tied) refuse_tied(m->name);
       const std::string name = prefixed(m->name);
       const galley_tensor l = graph.find(name + ".ia3_l");
       const auto node = [&](const char* op, const char* what, const std::vector<galley_tensor>& inputs) {
@@ -147,10 +152,10 @@ class Ia3 {
       const bool turns = is_feedforward(*m) == m->transposed;
       galley_tensor w = turns ? node("transpose", ".turned", {m->weight}) : m->weight;
       w = node("scale_columns", "", {w, l});
-      graph.export_as(m->weight, turns ? node("transpose", ".back", {w}) : w);
+      into.weight(*m, turns ? node("transpose", ".back", {w}) : w);
       if (m->bias && !is_feedforward(*m)) graph.export_as(m->bias, node("scale_columns", ".bias", {m->bias, l}));
     }
-    merge_taken(graph, {".ia3_l"});
+    into.taken({".ia3_l"});
   }
 
   bool merge_ = false, all_linear_ = false;

@@ -45,7 +45,7 @@ class Lora {
   void adapt(Graph& graph) const {
     if (has_own(graph, ".lora_A.weight"))
       invalid("the recipe uses \"lora\" twice", "name all layers in one; rank_pattern and alpha_pattern give them values of their own");
-    const std::vector<Module> modules = linear_modules(graph);
+    const std::vector<Module> modules = linear_modules(graph, adapter_.file().tensors);
     const std::vector<const Module*> chosen = adapter_.choose(graph, modules);
     Parts parts(graph, adapter_.file(), [&](const std::string& module) { return adapter_.saved_with(graph, module); });
     for (const Module* m : chosen) add_beside(graph, parts, *m);
@@ -203,16 +203,17 @@ class Lora {
   /// The modules that have been adapted, and their names in the adapter.
   std::vector<std::pair<Module, std::string>> adapted(const Graph& graph) const {
     std::vector<std::pair<Module, std::string>> out;
-    const std::vector<Module> modules = linear_modules(graph);
+    const std::vector<Module> modules = linear_modules(graph, adapter_.file().tensors);
     for (const Module* m : adapter_.choose(graph, modules)) out.emplace_back(*m, prefixed(m->name));
     return out;
   }
 
-  /// scaling · B·A·x. The scaling is part of the product with A, where it takes no time.
+  /// scaling · B·A·x. The scaling is part of the product with B, whose sums are in F32: A·x would leave what F16 holds where scaling is
+  /// more than 1, and B·A·x need not.
   galley_tensor product(Graph& graph, const Module& m, galley_tensor x, galley_tensor a, galley_tensor b) const {
     const std::string prefix = prefixed(m.name);
-    const galley_tensor ax = graph.node("linear", (prefix + ".lora_A").c_str(), {x, a}, Attrs().f("alpha", adapter_.scaling(m)))[0];
-    return graph.node("linear", (prefix + ".lora_B").c_str(), {ax, b})[0];
+    const galley_tensor ax = graph.node("linear", (prefix + ".lora_A").c_str(), {x, a})[0];
+    return graph.node("linear", (prefix + ".lora_B").c_str(), {ax, b}, Attrs().f("alpha", adapter_.scaling(m)))[0];
   }
 
   Begin begin_of_a(const Module& m) const {
@@ -238,14 +239,13 @@ class Lora {
   }
 
   void merge(Graph& graph) const {
-    graph.export_model(GALLEY_EXPORT_MODEL);
-    for (const auto& [m, name] : adapted(graph)) merge(graph, m, name);
-    merge_taken(graph, {".lora_"});
+    Merge into(graph);
+    for (const auto& [m, name] : adapted(graph)) into.weight(m, merged(graph, m, name));
+    into.taken({".lora_"});
   }
 
-  /// W + s·B·A in the place of W; with a magnitude, m / ‖W + s·B·A‖ ∘ (W + s·B·A).
-  void merge(Graph& graph, const Module& m, const std::string& prefix) const {
-    if (m.tied) refuse_tied(m.name);
+  /// W + s·B·A; with a magnitude, m / ‖W + s·B·A‖ ∘ (W + s·B·A).
+  galley_tensor merged(Graph& graph, const Module& m, const std::string& prefix) const {
     const std::string name = prefix + ".merged";
     const galley_tensor a = graph.find(prefix + ".lora_A.weight"), b = graph.find(prefix + ".lora_B.weight");
     const auto transpose = [&](galley_tensor t, const char* what) { return graph.node("transpose", (name + what).c_str(), {t})[0]; };
@@ -259,7 +259,7 @@ class Lora {
       sum = graph.node("scale_columns", (name + ".dora").c_str(), {sum, magnitude, norm})[0];
       if (!m.transposed) sum = transpose(sum, ".rows");
     }
-    graph.export_as(m.weight, sum);
+    return sum;
   }
 
   Adapter adapter_;

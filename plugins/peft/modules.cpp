@@ -4,6 +4,8 @@
 #include <map>
 #include <set>
 
+#include "galley/cpp/patterns.hpp"
+
 namespace galley::peft {
 namespace {
 
@@ -52,8 +54,12 @@ bool ends_with(const std::string& text, const std::string& end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), std::string::npos, end) == 0;
 }
 
-std::vector<Module> linear_modules(const GraphReader& graph) {
+std::vector<Module> linear_modules(const GraphReader& graph, const Stored& stored) {
   const AroundAttention attention(graph);
+  const auto has = [&](const std::string& module) {
+    const auto at = stored.lower_bound(prefixed(module) + ".");
+    return at != stored.end() && at->first.rfind(prefixed(module) + ".", 0) == 0;
+  };
   std::vector<Module> out;
   std::set<std::string> names;
   for (galley_node n = graph.next_node(0, GALLEY_SEGMENT_MODEL); n; n = graph.next_node(n, GALLEY_SEGMENT_MODEL)) {
@@ -73,11 +79,13 @@ std::vector<Module> linear_modules(const GraphReader& graph) {
                 tied,
                 (w.flags & GALLEY_TENSOR_HEAD) != 0,
                 attention.makes(node.outputs[0]) || attention.reads(node.inputs[0])};
-    const std::string weight = w.name;
-    if (w.kind == GALLEY_KIND_PARAMETER && !tied && ends_with(weight, ".weight")) m.name = weight.substr(0, weight.size() - 7);
-    else if (ends_with(m.name, ".base_layer"))
-      m.name = without_prefix(m.name.substr(0, m.name.size() - 11));  // an adapter's, of a tied head
-    if (m.name.rfind("base_model.", 0) == 0) continue;                // an adapter's own
+    if (ends_with(m.name, ".base_layer")) m.name = without_prefix(m.name.substr(0, m.name.size() - 11));  // an adapter's, of a head
+    if (w.kind == GALLEY_KIND_PARAMETER && !tied && ends_with(w.name, ".weight")) {
+      const std::string in_files = module_of(w.name), taken = without_prefix(in_files);
+      if (!taken.empty() && (m.head || graph.find(taken + ".weight"))) m.name = taken;  // trained whole beside an adapter
+      else if (!m.head || m.name.rfind(in_files, 0) == 0 || !taken.empty() || has(in_files)) m.name = in_files;
+    }
+    if (m.name.rfind("base_model.", 0) == 0) continue;  // an adapter's own
     if (names.insert(m.name).second) out.push_back(std::move(m));
   }
   return out;
@@ -109,19 +117,28 @@ std::vector<std::string> short_names(const std::vector<Module>& all, const std::
   return {out.begin(), out.end()};
 }
 
-std::vector<Owned> owned_parameters(const GraphReader& graph) {
+std::vector<Owned> owned_parameters(const GraphReader& graph, const Stored& stored) {
   std::vector<Owned> out;
+  std::map<galley_tensor, std::string> also, heads;
   const auto add = [&](galley_tensor t, const std::string& name, bool of_tied_head) {
-    Owned o = {t, name, {}, of_tied_head};
-    for (size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) o.modules.push_back(name.substr(0, dot));
+    Owned o = {t, name, also[t], {}, of_tied_head};
+    const std::string& longest = o.also.empty() ? name : o.also;
+    for (size_t dot = longest.find('.'); dot != std::string::npos; dot = longest.find('.', dot + 1))
+      o.modules.push_back(longest.substr(0, dot));
     out.push_back(std::move(o));
   };
+  const std::vector<Module> modules = linear_modules(graph, stored);
+  for (const Module& m : modules) {
+    if (m.head && !m.tied) heads[m.weight] = m.name + ".weight";
+    if (m.bias && m.name + ".bias" != graph.info(m.bias).name) also[m.bias] = m.name + ".bias";
+  }
   for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t)) {
     const galley_tensor_info info = graph.info(t);
-    const std::string name = info.name;
-    if (info.kind == GALLEY_KIND_PARAMETER && name.rfind("base_model.", 0) != 0) add(t, name, false);
+    if (info.kind != GALLEY_KIND_PARAMETER || std::string(info.name).rfind("base_model.", 0) == 0) continue;
+    const auto head = heads.find(t);
+    add(t, head == heads.end() ? info.name : head->second, false);
   }
-  for (const Module& m : linear_modules(graph))
+  for (const Module& m : modules)
     if (m.tied) add(m.weight, m.name + ".weight", true);
   return out;
 }

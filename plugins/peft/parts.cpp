@@ -13,6 +13,9 @@ namespace {
 using namespace sdk;
 
 constexpr const char* kFile = "adapter/adapter_model.safetensors";
+// Before the name of a tensor that is saved beside the parameters of a file, in their dtype.
+constexpr const char* kInFile = "adapter/adapter_model.safetensors:";
+constexpr const char* kInModel = "model/model.safetensors:";
 constexpr uint64_t kTable = GALLEY_TENSOR_EMBEDDING, kHead = GALLEY_TENSOR_HEAD;
 
 /// With bias = "all", PEFT saves the biases of a module that is trained whole again, under the names of its own wrapper.
@@ -57,7 +60,17 @@ bool same_numbers(const std::string& path, const std::string& name, const std::s
   return true;
 }
 
+std::string module_of_bias(const std::string& name) { return name.substr(0, name.size() - std::strlen(".bias")); }
+
 bool is_tied(uint64_t flags) { return (flags & (kTable | kHead)) == (kTable | kHead); }
+
+/// The name of a model's parameter that an adapter has one of its own for: without prefix, and without PEFT's word for an adapted layer.
+std::string taken_name(const std::string& own) {
+  std::string name = without_prefix(own);
+  const std::string base = ".base_layer.";
+  if (const size_t at = name.find(base); at != std::string::npos) name.erase(at, base.size() - 1);
+  return name;
+}
 
 }  // namespace
 
@@ -71,15 +84,19 @@ galley_tensor Parts::make(const std::string& name, const std::vector<int64_t>& s
   d.file = kFile;
   d.file_name = name.c_str();
   d.flags = flags;
-  if (file_.there() && !(begin.optional && !file_.tensors.count(name))) {
-    const auto stored = file_.tensors.find(name);
+  const auto second = second_.find(name);
+  const std::string other = second == second_.end() ? "" : second->second;
+  const std::string source = !other.empty() && !file_.tensors.count(name) ? other : name;
+  if (file_.there() && !(begin.optional && !file_.tensors.count(source))) {
+    const auto stored = file_.tensors.find(source);
     if (stored == file_.tensors.end()) invalid("'" + file_.path + "' has no '" + name + "'");
     if (stored->second != shape)
       invalid("'" + file_.path + "': '" + name + "' is " + shape_text(stored->second) + "; this model takes " + shape_text(shape));
     d.source = file_.path.c_str();
-    d.source_name = name.c_str();
+    d.source_name = source.c_str();
     d.flags &= ~static_cast<uint64_t>(GALLEY_TENSOR_LATE_GRADIENT);
-    used_.insert(name);
+    used_.insert(source);
+    if (source != other) leave(other);
   } else if (begin.op) {
     d.initializer = begin.op;
     d.attrs = begin.attrs.data();
@@ -97,20 +114,48 @@ galley_tensor Parts::own(const std::string& name, galley_tensor of, uint64_t fla
 
 std::vector<std::string> Parts::take_modules(std::vector<std::string>* all) {
   std::set<std::string> names, saved;
-  const std::vector<Owned> parameters = owned_parameters(graph_);
+  const std::vector<Owned> parameters = owned_parameters(graph_, file_.tensors);
   for (const Owned& o : parameters) {
     names.insert(o.modules.begin(), o.modules.end());
+    refuse_unread(o);
     const std::string module = o.modules.empty() ? "" : saved_with_(o.modules.back());
     if (module.empty()) continue;
     saved.insert(module);
     const uint64_t flags = graph_.info(o.parameter).flags;
     const bool tied = is_tied(flags);
-    const galley_tensor taken = own(prefixed(o.name), o.parameter, tied ? flags & ~(o.of_tied_head ? kTable : kHead) : flags);
+    // Of two names, the second alone where it alone is in the module.
+    const bool both = !o.also.empty() && o.name.rfind(module + ".", 0) == 0;
+    const std::string name = prefixed(o.also.empty() || both ? o.name : o.also);
+    if (both) second_[name] = prefixed(o.also);
+    const galley_tensor taken = own(name, o.parameter, tied ? flags & ~(o.of_tied_head ? kTable : kHead) : flags);
     if (tied) replace_tied(o, taken);
     else graph_.replace(o.parameter, taken);
   }
   all->assign(names.begin(), names.end());
   return {saved.begin(), saved.end()};
+}
+
+/// T5's table is `shared`, and in transformers what reads it are the modules encoder.embed_tokens and decoder.embed_tokens, with the same
+/// weight: a copy of one of the three, as PEFT makes for a module that is trained whole, is not what the others read.
+void Parts::refuse_unread(const Owned& o) const {
+  if (o.of_tied_head || !(graph_.info(o.parameter).flags & kTable)) return;
+  const std::string module = o.modules.empty() ? "" : o.modules.back();
+  std::vector<std::string> readers;
+  for (galley_node n = graph_.next_node(0); n; n = graph_.next_node(n)) {
+    const galley_node_info node = graph_.GraphReader::node(n);
+    for (uint32_t i = 0; i < node.n_inputs; ++i)
+      if (node.inputs[i] == o.parameter && !(node.op_flags & GALLEY_OP_LINEAR)) readers.emplace_back(node.name);
+  }
+  if (std::all_of(readers.begin(), readers.end(), [&](const std::string& reader) { return reader == module; })) return;
+  std::string all, saved = saved_with_(module);
+  for (const std::string& reader : readers) {
+    all += (all.empty() ? "'" : "' and '") + reader;
+    if (saved.empty()) saved = saved_with_(reader);
+  }
+  if (!saved.empty())
+    invalid("'modules_to_save': '" + saved + "' holds the table '" + o.name + "', which in transformers " + all +
+                "' read: no copy of a module, as PEFT makes one, is what all of them read",
+            "train the table beside the adapter, use \"freeze\" { except = { \"" + o.name + "\" } }: then the model is saved, too");
 }
 
 /// Of a table that the head shares with the embedding, one of the two.
@@ -124,14 +169,18 @@ void Parts::replace_tied(const Owned& o, galley_tensor taken) {
 
 void Parts::take_biases(const std::vector<const Module*>& adapted, Biases which) {
   std::map<galley_tensor, std::string> taken;
+  std::map<galley_tensor, std::string> also;
+  for (const Owned& o : owned_parameters(graph_, file_.tensors)) also[o.parameter] = o.also;
   for (const Module* m : adapted)
     if (m->bias) taken[m->bias] = prefixed(m->name) + ".base_layer.bias";
   for (galley_tensor t = which == Biases::All ? graph_.next_tensor(0) : 0; t; t = graph_.next_tensor(t)) {
     const galley_tensor_info info = graph_.info(t);
     const std::string name = info.name;
     if (info.kind == GALLEY_KIND_PARAMETER && ends_with(name, ".bias") && name.rfind("base_model.", 0) != 0 && !taken.count(t) &&
-        saved_with_(name.substr(0, name.size() - 5)).empty())
+        saved_with_(name.substr(0, name.size() - 5)).empty() && (also[t].empty() || saved_with_(module_of_bias(also[t])).empty())) {
       taken[t] = prefixed(name);
+      if (!also[t].empty()) second_[taken[t]] = prefixed(also[t]);
+    }
   }
   // With "lora_only", files of some versions of PEFT have no biases: they are the model's.
   for (const auto& [bias, name] : taken) graph_.replace(bias, own(name, bias, graph_.info(bias).flags, which == Biases::Adapted));
@@ -164,7 +213,7 @@ bool Parts::is_left_model(const std::string& name, const std::vector<int64_t>& s
   galley_tensor weight = 0;
   for (const Module& m : modules)
     if (name == prefixed(m.name) + ".base_layer.weight" || (m.head && name == prefixed(m.name) + ".weight")) weight = m.weight;
-  for (const Owned& o : weight ? std::vector<Owned>() : owned_parameters(graph_))
+  for (const Owned& o : weight ? std::vector<Owned>() : owned_parameters(graph_, file_.tensors))
     if (prefixed(o.name) == name && graph_.info(o.parameter).flags & (kTable | kHead)) weight = o.parameter;
   if (!weight) return false;
   const galley_tensor_info w = graph_.info(weight);
@@ -202,23 +251,63 @@ bool trains_model(const GraphReader& graph) {
   return trained;
 }
 
-void save(Graph& graph) { graph.export_model(trains_model(graph) ? GALLEY_EXPORT_BOTH : GALLEY_EXPORT_OWN); }
-
-void merge_taken(Graph& graph, const std::vector<const char*>& own) {
-  for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t)) {
-    std::string name = without_prefix(graph.info(t).name);
-    if (graph.info(t).kind != GALLEY_KIND_PARAMETER || name.empty()) continue;
-    if (std::any_of(own.begin(), own.end(), [&](const char* word) { return name.find(word) != std::string::npos; })) continue;
-    const std::string base = ".base_layer.";
-    if (const size_t at = name.find(base); at != std::string::npos) name.erase(at, base.size() - 1);
-    const galley_tensor of = graph.find(name);
-    if (!of || is_tied(graph.info(of).flags)) refuse_tied("'" + name + "', which the adapter has trained apart,");
-    graph.export_as(of, t);
+void save(Graph& graph) {
+  graph.export_model(trains_model(graph) ? GALLEY_EXPORT_BOTH : GALLEY_EXPORT_OWN);
+  // PEFT writes and wants a tensor under each name that transformers' classes have for it.
+  for (const Module& m : linear_modules(graph)) {
+    const std::string name = m.bias ? taken_name(graph.info(m.bias).name) : "";
+    if (!name.empty() && name != m.name + ".bias") graph.export_tensor(kInFile + prefixed(m.name) + ".bias", m.bias);
   }
 }
 
-void refuse_tied(const std::string& what) {
-  invalid("'merge' would change the embedding too: " + what + " shares its weight with it; leave out 'merge', or the target");
+Merge::Merge(Graph& graph) : graph_(graph), modules_(linear_modules(graph)) { graph_.export_model(GALLEY_EXPORT_MODEL); }
+
+void Merge::weight(const Module& m, galley_tensor value) {
+  if (m.tied) untie(m.name, value);
+  else graph_.export_as(m.weight, value);
+}
+
+void Merge::taken(const std::vector<const char*>& own) {
+  for (galley_tensor t = graph_.next_tensor(0); t; t = graph_.next_tensor(t)) {
+    const galley_tensor_info info = graph_.info(t);
+    if (info.kind != GALLEY_KIND_PARAMETER || without_prefix(info.name).empty()) continue;
+    const std::string name = taken_name(info.name), whole = info.name;
+    if (std::any_of(own.begin(), own.end(), [&](const char* word) { return whole.find(word) != std::string::npos; })) continue;
+    const galley_tensor found = graph_.find(name), of = found || !(info.flags & kHead) ? found : own_head();
+    if (!of && ends_with(name, ".weight")) {
+      untie(name.substr(0, name.size() - 7), t);
+    } else if (!of) {
+      graph_.export_tensor(kInModel + name, t);
+    } else {
+      if (is_tied(graph_.info(of).flags))  // the head reads the table as it was
+        for (const Module& m : modules_)
+          if (m.tied && !untied_.count(m.name))
+            untie(m.name, graph_.node("scale", (m.name + ".untied").c_str(), {of}, Attrs().f("alpha", 1))[0]);
+      graph_.export_as(of, t);
+    }
+  }
+}
+
+/// The model's parameter that is its head alone, which files may call otherwise than its module is called; 0: the head is the embedding.
+galley_tensor Merge::own_head() const {
+  for (galley_tensor t = graph_.next_tensor(0); t; t = graph_.next_tensor(t))
+    if (const galley_tensor_info info = graph_.info(t);
+        info.kind == GALLEY_KIND_PARAMETER && info.flags & kHead && !(info.flags & kTable) && without_prefix(info.name).empty())
+      return t;
+  return 0;
+}
+
+void Merge::untie(const std::string& head, galley_tensor value) {
+  untied_.insert(head);
+  graph_.export_tensor(kInModel + head + ".weight", value);
+  // T5's key says in transformers whether the decoder's output is scaled; there a head of its own in the file is enough.
+  const char* scaled = graph_.config_of("scale_decoder_outputs");
+  if (!scaled || std::string(scaled) != "true") graph_.config("tie_word_embeddings", "false");
+  // The classes of BERT tie the head's bias as well: cls.predictions.decoder.bias with cls.predictions.bias.
+  const std::string bias = head.find('.') == std::string::npos ? "" : head.substr(0, head.rfind('.')) + ".bias";
+  if (bias.empty() || graph_.find(prefixed(head) + ".base_layer.bias") || graph_.find(prefixed(head) + ".bias")) return;
+  const galley_tensor own = graph_.find(prefixed(bias)), of = own ? own : graph_.find(bias);
+  if (of) graph_.export_tensor(kInModel + head + ".bias", of);
 }
 
 }  // namespace galley::peft

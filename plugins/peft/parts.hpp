@@ -18,7 +18,7 @@ struct AdapterFile {
   explicit AdapterFile(const std::string& path);
   bool there() const { return !tensors.empty(); }
   std::string path;
-  std::map<std::string, std::vector<int64_t>> tensors;  ///< their shapes
+  Stored tensors;
 };
 
 /// How a parameter begins where no file says it: as what `op` makes of `from`, or as zeros.
@@ -51,6 +51,7 @@ class Parts {
   void check_all_used(const std::vector<Module>& modules, const char* strategy);
 
  private:
+  void refuse_unread(const Owned& o) const;
   [[noreturn]] void refuse_left(const std::string& name, const std::string& why, const std::string& hint) const;
   bool is_left_model(const std::string& name, const std::vector<int64_t>& stored, const std::vector<Module>& modules);
   galley_tensor own(const std::string& name, galley_tensor of, uint64_t flags, bool optional = false);
@@ -59,6 +60,7 @@ class Parts {
   sdk::Graph& graph_;
   const AdapterFile& file_;
   std::function<std::string(const std::string&)> saved_with_;
+  std::map<std::string, std::string> second_;  ///< names in the file that stand for one tensor
   std::set<std::string> used_;
 };
 
@@ -71,9 +73,24 @@ bool trains_model(const sdk::GraphReader& graph);
 bool has_own(const sdk::GraphReader& graph, const std::string& end);
 /// While exporting: the adapter alone, or with the model where more of it is trained.
 void save(sdk::Graph& graph);
-/// While exporting one model: what `take_modules` and `take_biases` have made goes into the model's own parameters. `own`: words between
-/// dots that the adapter's other parameters have in their names.
-void merge_taken(sdk::Graph& graph, const std::vector<const char*>& own);
-[[noreturn]] void refuse_tied(const std::string& what);
+
+/// While exporting one model.
+class Merge {
+ public:
+  explicit Merge(sdk::Graph& graph);
+  /// `value` in the place of a layer's weight. A head whose weight is the embedding's table gets one of its own: the model that is saved
+  /// says in config.json that they are two.
+  void weight(const Module& m, galley_tensor value);
+  /// What `take_modules` and `take_biases` have made goes into the model's own parameters. `own`: words between dots that the adapter's
+  /// other parameters have in their names.
+  void taken(const std::vector<const char*>& own);
+
+ private:
+  void untie(const std::string& head, galley_tensor value);
+  galley_tensor own_head() const;
+  sdk::Graph& graph_;
+  std::vector<Module> modules_;
+  std::set<std::string> untied_;
+};
 
 }  // namespace galley::peft

@@ -167,7 +167,7 @@ class Vera {
 
   void adapt(Graph& graph) const {
     if (graph.find(kA)) invalid("the recipe uses \"vera\" twice; name all layers in one");
-    const std::vector<Module> modules = linear_modules(graph);
+    const std::vector<Module> modules = linear_modules(graph, file_.tensors);
     const std::vector<const Module*> chosen = choose(graph, modules);
     Parts parts(graph, file_, [&](const std::string& module) { return saved_with(graph, module); });
     Projections projections(graph, parts, *this, chosen);
@@ -214,10 +214,9 @@ class Vera {
 
   /// W + (λ_b ∘ B)·(λ_d ∘ A) in the place of W.
   void merge(Graph& graph) const {
-    graph.export_model(GALLEY_EXPORT_MODEL);
-    const std::vector<Module> modules = linear_modules(graph);
+    Merge into(graph);
+    const std::vector<Module> modules = linear_modules(graph, file_.tensors);
     for (const Module* m : choose(graph, modules)) {
-      if (m->tied) refuse_tied(m->name);
       const std::string prefix = prefixed(m->name), name = prefix + ".merged";
       const auto part = [&](const char* of, int64_t size, const char* suffix) {
         const galley_tensor t = graph.find(std::string(of) + suffix + std::to_string(size));
@@ -232,9 +231,9 @@ class Vera {
       const galley_tensor da = node("scale_columns", ".d", {node("transpose", ".a", {a}), lambda_d});
       galley_tensor delta = node("scale_columns", ".b", {node("linear", ".delta", {da, b}), lambda_b});
       if (!m->transposed) delta = node("transpose", ".rows", {delta});
-      graph.export_as(m->weight, node("add", "", {m->weight, delta}));
+      into.weight(*m, node("add", "", {m->weight, delta}));
     }
-    merge_taken(graph, {".vera_lambda_"});
+    into.taken({".vera_lambda_"});
   }
 
   int64_t rank_ = 0, seed_ = 0;

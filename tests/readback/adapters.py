@@ -41,18 +41,36 @@ CASES = {
     # A whole name is meant whatever its layer's number is.
     'layers': ('qv', lora, dict(r=4, lora_alpha=8, target_modules=['q_proj', 'down_proj', 'model.layers.0.self_attn.v_proj'], layers_to_transform=[1],
                                 layers_pattern=['blocks', 'layers'])),
+    # As many values as the weight has rows, of which there are fewer than columns.
+    'pissa-wide': ('qv', lora, dict(r=32, lora_alpha=24, target_modules=['k_proj'], init_lora_weights='pissa')),
+    'olora-wide': ('qv', lora, dict(r=32, lora_alpha=24, target_modules=['v_proj'], init_lora_weights='olora')),
+    # A head that transformers calls by another name than files do.
+    'neox-head': ('../models/gpt-neox-partial', lora, dict(r=4, lora_alpha=8, target_modules=['query_key_value'], modules_to_save=['lm_head'])),
+    'neox-lora-head': ('../models/gpt-neox-partial', lora, dict(r=4, lora_alpha=8, target_modules=['lm_head', 'attention.dense'])),
+    # A bias with two names.
+    'bert-head': ('../models/bert-mlm', lora, dict(r=4, lora_alpha=8, target_modules=['query'], modules_to_save=['cls'])),
+    'bert-decoder': ('../models/bert-mlm', lora, dict(r=4, lora_alpha=8, target_modules=['value'], modules_to_save=['predictions.decoder'])),
+    'bert-biases': ('../models/bert-mlm', lora, dict(r=4, lora_alpha=8, target_modules=['key'], bias='all')),
+    'roberta-head': ('../models/roberta-mlm', ia3, dict(target_modules=['value', 'output.dense'], feedforward_modules=['output.dense'], modules_to_save=['lm_head'])),
     'layers-vera': ('gpt2-conv1d', vera, dict(r=8, target_modules=['c_attn', 'c_fc'], projection_prng_key=7, layers_to_transform=0, fan_in_fan_out=True)),
 }
 
 
+def folder_of(case):
+    return fixtures / case / 'base' if (fixtures / case / 'base').exists() else fixtures / case
+
+
 def base_model(case):
-    return transformers.AutoModelForCausalLM.from_pretrained(fixtures / case / 'base', dtype=torch.float32)
+    config = json.loads((folder_of(case) / 'config.json').read_text())
+    return getattr(transformers, config['architectures'][0]).from_pretrained(folder_of(case), dtype=torch.float32)
 
 
 def loss_of(model, batch):
-    logits = model(input_ids=batch['input_ids'].long()).logits
-    labels = batch['labels'].long()[:, 1:]
-    return torch.nn.functional.cross_entropy(logits[:, :-1].reshape(-1, logits.shape[-1]), labels.reshape(-1)), logits
+    """Models of masked tokens predict a token at its own place, decoders at the one before."""
+    logits = model(**{k: v.long() for k, v in batch.items() if k != 'labels'}).logits
+    labels = batch['labels'].long()
+    shift = 0 if model.config.architectures[0].endswith('ForMaskedLM') else 1
+    return torch.nn.functional.cross_entropy(logits[:, :logits.shape[1] - shift].reshape(-1, logits.shape[-1]), labels[:, shift:].reshape(-1)), logits
 
 
 def record(names):
@@ -61,7 +79,8 @@ def record(names):
             continue
         torch.manual_seed(5 + k)
         generator = torch.Generator().manual_seed(41 + k)
-        model = peft.get_peft_model(base_model(base), config(task_type='CAUSAL_LM', **options))
+        whole = base_model(base)
+        model = peft.get_peft_model(whole, config(task_type=None if whole.config.architectures[0].endswith('ForMaskedLM') else 'CAUSAL_LM', **options))
         trained = {n: w for n, w in model.named_parameters() if w.requires_grad}
         with torch.no_grad():
             for n, w in trained.items():

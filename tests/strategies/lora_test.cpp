@@ -123,14 +123,15 @@ TEST_F(Lora, StandsBesideLinearNodes) {
   EXPECT_EQ(a.saved.file, "adapter/adapter_model.safetensors");
   EXPECT_EQ(a.saved.name, prefix + ".lora_A.weight");
 
-  // Reader ← add ← (q_proj, B ← alpha · A ← dropout ← x).
+  // Reader ← add ← (q_proj, alpha · B ← A ← dropout ← x).
   const GraphNode& sum = producer(graph.find("model.layers.1.self_attn.sum"));
   const GraphNode& added = producer(sum.inputs[1]);
   EXPECT_EQ(added.name, prefix + ".lora");
   EXPECT_EQ(added.attrs.find("alpha"), nullptr);
   EXPECT_EQ(producer(added.inputs[0]).name, "model.layers.1.self_attn.q_proj");
   const GraphNode &times_b = producer(added.inputs[1]), &times_a = producer(times_b.inputs[0]), &dropped = producer(times_a.inputs[0]);
-  EXPECT_EQ(alpha_of(times_a), 4.0);
+  EXPECT_EQ(alpha_of(times_b), 4.0);
+  EXPECT_EQ(times_a.attrs.find("alpha"), nullptr);
   EXPECT_EQ(times_b.inputs[1], b.id);
   EXPECT_EQ(times_a.inputs[1], a.id);
   EXPECT_STREQ(dropped.op->name, "dropout");
@@ -159,7 +160,7 @@ TEST_F(Lora, RankStabilizedScaling) {
       rewrite(*strategy(
           "lora", {{"rank", Value(int64_t{4})}, {"alpha", Value(6.0)}, {"rslora", Value(true)}, {"targets", Value("layers.0.*.q_*")}})),
       "");
-  EXPECT_EQ(alpha_of(producer(graph.find("base_model.model.model.layers.0.self_attn.q_proj.lora_A"))), 3.0);
+  EXPECT_EQ(alpha_of(producer(graph.find("base_model.model.model.layers.0.self_attn.q_proj.lora_B"))), 3.0);
   // Only one of two q_proj: the configuration has to name it whole.
   EXPECT_EQ(at(config(), "target_modules"), list({"model.layers.0.self_attn.q_proj"}));
 }
@@ -271,7 +272,7 @@ TEST_F(Lora, RanksAndAlphasByPattern) {
                               items)),
             "");
   const auto alpha = [&](const char* block) {
-    return alpha_of(producer(graph.find(std::string("base_model.model.model.layers.") + block + ".self_attn.q_proj.lora_A")));
+    return alpha_of(producer(graph.find(std::string("base_model.model.model.layers.") + block + ".self_attn.q_proj.lora_B")));
   };
   EXPECT_EQ(alpha("0"), 5.0);
   EXPECT_EQ(alpha("1"), 4.0);
@@ -388,8 +389,8 @@ TEST_F(Lora, RanksAndAlphasOfRecipes) {
             "");
   const std::string prefix = "base_model.model.model.layers.1.self_attn.";
   EXPECT_EQ(graph.tensor(graph.find(prefix + "v_proj.lora_A.weight")).shape, (Shape{4, 4}));
-  EXPECT_EQ(alpha_of(producer(graph.find(prefix + "v_proj.lora_A"))), 2.0);
-  EXPECT_EQ(alpha_of(producer(graph.find(prefix + "q_proj.lora_A"))), 1.5);
+  EXPECT_EQ(alpha_of(producer(graph.find(prefix + "v_proj.lora_B"))), 2.0);
+  EXPECT_EQ(alpha_of(producer(graph.find(prefix + "q_proj.lora_B"))), 1.5);
   EXPECT_EQ(at(config(), "rank_pattern"), Value(Table{{"v_proj", Value(int64_t{4})}}));
   EXPECT_EQ(at(config(), "alpha_pattern"), Value(Table{{"model.layers.1.self_attn.q_proj", Value(int64_t{3})}}));
 }
@@ -550,13 +551,18 @@ TEST_P(Merge, AddsTheProductToTheWeight) {
 INSTANTIATE_TEST_SUITE_P(Layouts, Merge, testing::Bool(),
                          [](const auto& layout) { return std::string(layout.param ? "Conv1D" : "Linear"); });
 
-TEST_F(Lora, ATiedHeadIsNotMerged) {
+TEST_F(Lora, ATiedHeadIsMergedIntoOneOfItsOwn) {
   make_model(true);
   const auto s = strategy("lora", {{"rank", Value(int64_t{2})}, {"merge", Value(true)}, {"targets", Value("lm_head")}});
   ASSERT_EQ(rewrite(*s), "");
-  EXPECT_EQ(
-      rewrite(*s, GALLEY_SEGMENT_EXPORT),
-      "recipe.lua:3: lora: 'merge' would change the embedding too: lm_head shares its weight with it; leave out 'merge', or the target");
+  ASSERT_EQ(rewrite(*s, GALLEY_SEGMENT_EXPORT), "");
+  EXPECT_TRUE(graph.exports.values.empty());  // the table stays as it was
+  ASSERT_EQ(graph.exports.tensors.size(), 1u);
+  EXPECT_EQ(graph.exports.tensors[0].name, "model/model.safetensors:lm_head.weight");
+  EXPECT_EQ(graph.tensor(graph.exports.tensors[0].value).shape, (Shape{11, 4}));
+  ASSERT_EQ(graph.exports.config.size(), 1u);
+  EXPECT_EQ(graph.exports.config[0].key, "tie_word_embeddings");
+  EXPECT_EQ(graph.exports.config[0].json, "false");
 }
 
 }  // namespace

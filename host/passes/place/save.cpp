@@ -6,6 +6,7 @@
 #include "galley/format.h"
 #include "galley/op.h"
 #include "host/passes/copy.hpp"
+#include "host/passes/exported.hpp"
 #include "host/passes/makers.hpp"
 #include "host/passes/place/emitter.hpp"
 #include "host/passes/place/files.hpp"
@@ -186,12 +187,15 @@ Status place_export(Compilation& c, const Homes& homes) {
       emitter.code().add(write_file(components[k], file, name, components[k].dtype));
     }
   }
-  if (graph.exports.model != GALLEY_EXPORT_OWN)
-    for (const ExportedTensor& extra : graph.exports.tensors) {
-      const GraphTensor& t = graph.tensor(extra.value);
-      TRY_STATUS(names.add(kModelFile, extra.name, t));
-      emitter.code().add(write_file(TRY(values.made(extra.value)), kModelFile, extra.name, t.dtype));
-    }
+  for (const ExportedTensor& extra : graph.exports.tensors) {
+    const ExportedPlace at(extra.name);
+    if (!at.is_written(graph)) continue;
+    const GraphTensor& t = graph.tensor(extra.value);
+    const std::string file = at.of_format() ? kModelFile : at.file;
+    TRY_STATUS(names.add(file, at.entry, t));
+    const Operand value = TRY(t.parameter_kind() ? values.of(extra.value) : values.made(extra.value));
+    emitter.code().add(write_file(value, file, at.entry, at.of_format() ? t.dtype : dtypes.at(file)));
+  }
   return names.check_folders();
 }
 

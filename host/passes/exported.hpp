@@ -1,0 +1,30 @@
+// Where a tensor lies that a strategy saves beside the parameters (export_tensor).
+#pragma once
+
+#include <algorithm>
+#include <string>
+
+#include "host/graph/graph.hpp"
+
+namespace galley {
+
+/// "FILE:NAME", of a file into which parameters are saved: there, in the dtype of that file's numbers. "NAME": in the model's file, in the
+/// tensor's own dtype, as a format needs it; not of a merged model, which is in no format.
+struct ExportedPlace {
+  explicit ExportedPlace(const std::string& name) : entry(name) {
+    const size_t colon = name.find(".safetensors:");
+    if (colon == std::string::npos) return;
+    const size_t end = name.find(':', colon);
+    file = name.substr(0, end);
+    entry = name.substr(end + 1);
+  }
+  bool of_format() const { return file.empty(); }
+  bool is_written(const Graph& graph) const {
+    if (of_format()) return graph.exports.model != GALLEY_EXPORT_OWN;
+    const std::vector<galley_tensor> saved = graph.saved();
+    return std::any_of(saved.begin(), saved.end(), [&](galley_tensor t) { return graph.file_of(t) == file; });
+  }
+  std::string file, entry;
+};
+
+}  // namespace galley
