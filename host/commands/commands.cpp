@@ -444,6 +444,8 @@ std::vector<CommandSpec> all_commands() {
        {{"--text", "TEXT", "a text, in the place of stdin", true, false},
         {"--pair", "TEXT", "the second text beside --text, for a model that tells something of two", true, false},
         {"--length", "N", "with a model's folder: tokens that are read of a text (512, or the model's own)", false, false},
+        confine_flag,
+        unconfined_flag,
         plugin_path_flag,
         reference_flag,
         reference_out_flag},

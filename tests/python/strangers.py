@@ -102,6 +102,9 @@ def runs_of_ones_own():
         ends(uses(folder, command), 0)
         if command != "report":
             ends(uses(folder, command, "--confine"), 2, OUT_OF_RUN, hint="without --confine")
+    for command in ("predict", *COMMANDS):
+        told = galley(command, "--help").out
+        assert "--confine" in told and "--unconfined" in told and "--plugin-path" in told, command
     both = uses(folder, "eval", "--confine", "--unconfined")
     ends(both, 2, "--confine and --unconfined")
     ends(galley("eval", folder.path("recipe.lua"), "--unconfined"), 2, "--unconfined applies to a run's directory only")
