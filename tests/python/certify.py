@@ -104,14 +104,14 @@ check(len(list(pathlib.Path('kept').rglob('*.safetensors'))) == 5, sorted(pathli
 r = run('certify', 'kept.lua', '--out', 'kept', code=2)
 check('kept' in r.stderr, r.stderr)
 # What a killed command has left goes with the next one, whatever that comes to.
-pathlib.Path('scratch').mkdir()
-os.environ['TMPDIR'] = str(pathlib.Path('scratch').resolve())
+pathlib.Path('temporary').mkdir()
+os.environ['TMPDIR'] = str(pathlib.Path('temporary').resolve())
 killed = subprocess.Popen([galley_test.program, 'certify', 'stack.lua'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-while not os.listdir('scratch') and killed.poll() is None:
+while not os.listdir('temporary') and killed.poll() is None:
     time.sleep(0.005)
 killed.send_signal(signal.SIGKILL)
 killed.wait()
-check(len(os.listdir('scratch')) == 1, f'a killed certify leaves {os.listdir("scratch")}')
+check(len(os.listdir('temporary')) == 1, f'a killed certify leaves {os.listdir("temporary")}')
 run('certify', 'none.lua', code=2)
-check(not os.listdir('scratch'), f'the next certify leaves {os.listdir("scratch")}')
+check(not os.listdir('temporary'), f'the next certify leaves {os.listdir("temporary")}')
 finish()
