@@ -15,7 +15,8 @@ std::string_view arithmetic_of(uint32_t dtype, const AttrList& attrs);
 std::string_view arithmetic_of(const Instruction& code);
 
 /// A kernel: the larger of its FLOPs by the peak of its arithmetic and of its operands' bytes by the bandwidth of class 0; and before that
-/// the numbers of operands that it reads in their formats, which it has to unpack: written and read once. A copy: its
+/// the numbers of operands that it reads in their formats, which it has to unpack; where its workspace has room for them, they are also
+/// written and read once. A copy: its
 /// bytes by the bandwidth of the link. 0 for others: files are not the device's affair. [plan-time] Pure.
 double instruction_seconds(const Program& program, const Instruction& code, const Target& target);
 

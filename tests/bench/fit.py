@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """The speed that `galley fit` says of a recipe, beside the measured one: does it put recipes into the right order, and how far is it off?
 
-Usage: tests/bench/fit.py GALLEY [--model DIR] [--length 128] [--steps 6] [--rounds 3] [--device cpu] [--target FILE] [--processor-time]
+Usage: tests/bench/fit.py GALLEY [--model DIR] [--length 128] [--steps 6] [--rounds 3] [--device cpu] [--target FILE] [--processor-time] [--only lora]
 Seventeen stacks of scripts/fit.lua's strategies, of a Llama with 12 M parameters that is made here, or of DIR's model with random tokens. Each round trains each recipe for some
 steps, in turn, in a process of its own; a round's first step is left out, and the median of all others counts. With --processor-time, for a machine with other work: the time
-on the processor, with one thread, of so many steps more; the least of all rounds counts.
+on the processor, with one thread, of so many steps more: the least of all rounds with them, less the least without. --only takes the stacks whose names begin so.
 Prints a table, with the quotient of estimate and measurement, the same held against the median of all quotients (an estimate takes every launch at the target's peak, so that all
 are too high by some factor), and Spearman's rank correlation of the two speeds. Exit code 1 if an estimate turns around a pair that people choose between: 4 bits and
 the same without them, recomputation and without.
@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import pathlib
+import resource
 import statistics
 import subprocess
 import tempfile
@@ -26,6 +27,7 @@ parser.add_argument('--rounds', type=int, default=3)
 parser.add_argument('--device', default='cpu')
 parser.add_argument('--target')
 parser.add_argument('--processor-time', action='store_true')
+parser.add_argument('--only', default='')
 options = parser.parse_args()
 if options.processor_time:
     os.environ['OMP_NUM_THREADS'] = '1'
@@ -54,6 +56,7 @@ stacks = {
     'lora, nf4, bf16': (1, 1, bf16, nf4, lora, adamw),
     'lora, nf4, bf16, recomputed': (1, 1, bf16, nf4, lora, recompute, adamw),
 }
+stacks = {name: stack for name, stack in stacks.items() if name.startswith(options.only)}
 machine = ['--device', options.device, *(['--target', options.target] if options.target else [])]
 
 
@@ -66,9 +69,9 @@ def write(path, steps, rows, times, *uses):
 def trained(recipe, steps, name, out):
     """Seconds on the processor."""
     write(recipe, steps, *stacks[name])
-    before = os.times().children_user
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     subprocess.run([galley, 'train', recipe, '--out', out, *machine], check=True, stdout=subprocess.DEVNULL)
-    return os.times().children_user - before
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
 
 
 def ranks(values):
@@ -90,11 +93,18 @@ with tempfile.TemporaryDirectory() as folder:
         for name in (list(stacks) if turn % 2 == 0 else list(stacks)[::-1]):
             out = pathlib.Path(folder) / f'{turn}-{recipes[name].stem}'
             if options.processor_time:
-                measured[name].append((trained(recipes[name], options.steps + 2, name, out) - trained(recipes[name], 2, name, f'{out}-2')) / options.steps)
+                measured[name].append((trained(recipes[name], options.steps + 2, name, out), trained(recipes[name], 2, name, f'{out}-2')))
                 continue
             trained(recipes[name], options.steps + 1, name, out)
             measured[name] += [json.loads(line)['seconds'] for line in (out / 'metrics.jsonl').read_text().splitlines()[1:]]
-speeds = {name: positions[name] / (min if options.processor_time else statistics.median)(measured[name]) for name in stacks}
+
+
+def seconds(rounds):
+    """Of a step. The least of differences would be that of a round which was disturbed in its shorter run."""
+    return (min(x for x, _ in rounds) - min(y for _, y in rounds)) / options.steps if options.processor_time else statistics.median(rounds)
+
+
+speeds = {name: positions[name] / seconds(measured[name]) for name in stacks}
 quotients = {name: estimated[name] / speeds[name] for name in stacks}
 usual = statistics.median(quotients.values())
 print('| recipe | estimate, positions/s | measured | estimate / measured | beside the median of these |\n|---|---|---|---|---|')
@@ -107,7 +117,8 @@ print(f'\n{n} recipes, Spearman rank correlation {1 - 6 * sum((x - y) ** 2 for x
       f'and beside it estimates are off by {statistics.median(off):.0%} in the middle, {max(off):.0%} at most')
 pairs = [('lora', 'lora, nf4'), ('lora, bf16', 'lora, nf4, bf16'), ('lora, bf16, recomputed', 'lora, nf4, bf16, recomputed'), ('full', 'full, recomputed'),
          ('lora', 'lora, recomputed'), ('lora, bf16', 'lora, bf16, recomputed'), ('lora, bf16', 'lora'), ('lora', 'full'), ('full, bf16', 'full')]
-turned = [(x, y) for x, y in pairs if (estimated[x] > estimated[y]) != (speeds[x] > speeds[y]) and abs(speeds[x] / speeds[y] - 1) > 0.03]
+pairs = [(x, y) for x, y in pairs if x in stacks and y in stacks]
+turned = [(x, y) for x, y in pairs if (estimated[x] > estimated[y]) != (speeds[x] > speeds[y]) and min(abs(z[x] / z[y] - 1) for z in (estimated, speeds)) > 0.03]
 for x, y in turned:
     print(f'turned around: {x} {estimated[x]:.4g} beside {y} {estimated[y]:.4g}, measured {speeds[x]:.4g} beside {speeds[y]:.4g}')
 print(f'{len(pairs) - len(turned)} of {len(pairs)} pairs in the measured order (within 3 % either is)')
