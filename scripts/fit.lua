@@ -24,7 +24,7 @@ return recipe {
   model = model { path = arg("model") },
   data  = data.prompts { files = { arg("data") }, tokenizer = arg("tokenizer", "model"), validation = 0.05 },
   batch = batch, length = arg("length", 512), steps = arg("steps", 200), seed = 1,
-  validate = { every = 50, start = true }, save = { every = 100, keep = 1 },
+  validate = { every = 50, start = true }, save = { every = arg("save", 50), keep = 1 },
   one_of { use "amp" { compute = "bf16" }, false },
   one_of { false, use "quantize-nf4" { double = true } },
   trains == "adapter" and use "lora" { rank = 16, alpha = 32, targets = "all-linear" },
