@@ -8,6 +8,7 @@ runs the K-th case of such a run alone, and --keep leaves its files. Kinds:
 
   model    a new model and batch: loss, gradients, ten steps of AdamW, and the folder that is saved, as transformers opens it
   fixture  a model of tests/fixtures/models, trained for two steps, saved, and opened
+  copy     a folder that is exported as it is, of encoders without a head: opened, with the same numbers
   peft     an adapter that PEFT has made, continued: loss and gradients, and then saved, read by PEFT, and merged
   begun    an adapter that a recipe begins: saved, read by PEFT, and merged
   bits     a folder that is saved in 4 or 8 bit, as transformers opens and runs it
@@ -222,6 +223,23 @@ def of_fixture(r, work, kind):
     return name
 
 
+def copied(r, work, kind):
+    if kind in drawn.encoders or kind in ('t5', 'mt5'):
+        model, task = drawn.encoder_of(r, kind, r.randint(40, 120)), 'feature-extraction'
+        model.save_pretrained(work / 'base')
+    else:
+        model, _, task = new_model(r, work, kind)
+    work.run('export', work / 'base', '--out', work / 'copy')
+    again, wrong = open_folder(work / 'copy', model)
+    there = again.state_dict()
+    # What a text is embedded by is the last hidden state: BERT's pooler is no part of that, and is not kept.
+    wrong = [x for x in wrong if 'pooler.' not in x]
+    wrong += [f'{name} is another' for name, x in model.state_dict().items() if name not in there or not (torch.equal(x, there[name]) or name.startswith('pooler.'))]
+    if wrong:
+        raise Wrong(f'transformers opens the folder with {wrong[:3]}')
+    return task
+
+
 def task_of_model(model):
     name, problem = type(model).__name__, model.config.problem_type
     if 'ForSequenceClassification' in name:
@@ -235,7 +253,7 @@ def task_of_model(model):
 def verdict_of(kind, family, r, path):
     import drawn_adapters
     import drawn_bits
-    cases = {'model': of_model, 'fixture': of_fixture, 'peft': drawn_adapters.of_peft, 'begun': drawn_adapters.begun, 'bits': drawn_bits.saved, 'theirs': drawn_bits.theirs}
+    cases = {'model': of_model, 'fixture': of_fixture, 'copy': copied, 'peft': drawn_adapters.of_peft, 'begun': drawn_adapters.begun, 'bits': drawn_bits.saved, 'theirs': drawn_bits.theirs}
     try:
         return 'held', cases[kind](r, Work(path, r), family)
     except Refused as e:
@@ -249,7 +267,7 @@ def verdict_of(kind, family, r, path):
         return 'wrong', f'{type(e).__name__}: {str(e)[:200]} ({pathlib.Path(last.filename).name}:{last.lineno})'
 
 
-kinds = {'model': 8, 'fixture': 2, 'peft': 7, 'begun': 7, 'bits': 3, 'theirs': 2}
+kinds = {'model': 8, 'fixture': 2, 'copy': 1, 'peft': 7, 'begun': 7, 'bits': 3, 'theirs': 2}
 
 
 def main():

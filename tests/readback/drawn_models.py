@@ -174,6 +174,15 @@ def model_of(r, kind, task, vocabulary):
     return model.eval()
 
 
+def encoder_of(r, kind, vocabulary):
+    """An encoder without a head."""
+    config = config_of(r, kind, vocabulary)
+    torch.manual_seed(r.randrange(2**31))
+    if kind in ('t5', 'mt5'):
+        return (transformers.T5EncoderModel if kind == 't5' else transformers.MT5EncoderModel)(config).eval()
+    return transformers.AutoModel.from_config(config).eval()
+
+
 def batch_of(r, model, task):
     """Token ids, labels, and masks where rows are padded on the right."""
     rows, length, vocabulary = r.randint(1, 4), r.randint(2, 24), model.config.vocab_size
