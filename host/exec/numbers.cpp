@@ -103,10 +103,15 @@ Status call(const galley_op* op, const std::string& name, const AttrList& attrib
       caller_of(op, op->name), "reference", [&](galley_error* error) { return op->reference(op->self, &view, error); }, Phase::Run);
 }
 
-/// The root mean square of each row.
+/// Of a row with fewer numbers, a few moves say little: a number that happens to move by nothing in all patterns, as one of a thousand
+/// does, would have no room at all. Neighbours are then counted with it.
+constexpr size_t kLeastRow = 16;
+
+/// The root mean square of each row, or of so many whole rows that they have kLeastRow numbers.
 std::vector<double> by_row(const std::vector<double>& values, int64_t columns) {
   std::vector<double> out(values.size());
-  const auto width = static_cast<size_t>(std::max<int64_t>(columns, 1));
+  const auto row_width = static_cast<size_t>(std::max<int64_t>(columns, 1));
+  const size_t width = (kLeastRow + row_width - 1) / row_width * row_width;
   for (size_t row = 0; row < values.size(); row += width) {
     double squares = 0;
     const size_t end = std::min(row + width, values.size());

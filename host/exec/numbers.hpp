@@ -3,7 +3,8 @@
 // How far a kernel may be from its reference. Its operands are what they are, but what it makes of them it rounds on the way. So the
 // reference is evaluated again on operands that are each moved by a rounding unit of the dtype that the node computes in, up or down, in
 // `kMoved` fixed patterns: how far a result moves then is its condition. A product that cancels, a norm of small numbers and an update near
-// zero get the room that they need and no more. With m the largest move of an element, and M the root mean square of its row's moves,
+// zero get the room that they need and no more. With m the largest move of an element, and M the root mean square of its row's moves (of
+// several rows, where one has fewer than 16 numbers),
 //
 //   bound = c · (m + M) + r · (|expected| + |what it is added to|) + 16f · g · (|expected| + |what it is added to| + size of the row),
 //

@@ -29,6 +29,15 @@ void products_reference(const Node& n) {  // y = x·Wᵀ
   }
 }
 
+void narrow_reference(const Node& n) {  // 1 / the root mean square of each row
+  const int64_t K = sdk::columns(n.in(0));
+  for (int64_t r = 0; r < sdk::rows(n.in(0)); ++r) {
+    double sum = 0;
+    for (int64_t k = 0; k < K; ++k) sum += n.read<double>(0)[r * K + k] * n.read<double>(0)[r * K + k];
+    n.write<double>(0)[r] = 1 / std::sqrt(sum / static_cast<double>(K));
+  }
+}
+
 /// `role`: of x and of y.
 const galley_op* products_op(uint32_t role) {
   using sdk::Op;
@@ -177,6 +186,49 @@ TEST(SumsOfReference, InBf16) {
 TEST(SumsOfReference, HaveAsManyNumbersAsTheOpSays) {
   EXPECT_EQ(Sums(100, true).terms(), 100);
   EXPECT_EQ(Sums(100, true, GALLEY_F32, GALLEY_ROLE_WHOLE).terms(), 100);
+}
+
+// A row of one number, as a head's norm has for a single head: of thousands of them some do not move in any pattern, and are rounded all
+// the same. x is rounded to 16 bit between the links of a chain, which moves it by up to a unit.
+TEST(NarrowRowsOfReference, HaveRoomByTheirNeighbours) {
+  static sdk::Op op("narrow_rstd", "");
+  static const galley_op* const table = op.input("x", GALLEY_ROLE_ROWS, GALLEY_OPERAND_COMPUTE)
+                                            .output("rstd", GALLEY_ROLE_ROWS)
+                                            .infer<no_shape>()
+                                            .reference<narrow_reference>()
+                                            .table();
+  constexpr int64_t rows = 4000, width = 8;
+  Instruction code;
+  code.op = table;
+  code.name = "norm";
+  code.inputs.resize(1);
+  code.outputs.resize(1);
+  code.inputs[0].tensor = 0;
+  code.inputs[0].shape = {rows, width};
+  code.inputs[0].dtype = GALLEY_BF16;
+  code.outputs[0].tensor = 1;
+  code.outputs[0].shape = {rows, 1};
+  std::mt19937 random(1);
+  Numbers x = Numbers::of(code.inputs[0]);
+  for (double& value : x.floats) value = in_bits(std::uniform_real_distribution<float>(-1, 1)(random), 7);
+  const auto made_of = [&](const Numbers& numbers, int way) {
+    auto made = evaluate(
+        code, 1, [&](const Operand&) -> Result<Numbers> { return numbers; }, {}, way);
+    EXPECT_TRUE(made.ok());
+    return std::move(*(*made)[0].outputs[0]);
+  };
+  std::vector<Numbers> ways;
+  for (int way = 0; way <= kMoved; ++way) ways.push_back(made_of(x, way));
+  const Numbers* const moved[] = {&ways[1], &ways[2], &ways[3]};
+  const NodeOf node = nodes_of(code)[0];
+  const auto share = [&](double unit) {
+    std::mt19937 again(2);
+    Numbers rounded = x;
+    for (double& value : rounded.floats) value *= 1 + unit * std::uniform_real_distribution<double>(-1, 1)(again);
+    return compare(made_of(rounded, 0), ways[0], moved, nullptr, {unit_of(node), terms_of(node, 0, true)}).share;
+  };
+  EXPECT_LE(share(0x1p-8), 1);
+  EXPECT_GT(share(0x1p-5), 1) << "the bound says nothing";
 }
 
 }  // namespace
