@@ -74,6 +74,8 @@ Status command_certify(const CommandLine& a) {
                             (list.find(',') == std::string::npos ? "it declares" : "they declare") + ": " + first->strategy + " (" +
                             first->place + "), plugin '" + first->plugin + "': " + first->sentence,
                         "report it to the plugin's author, with the recipe");
+  if (!certified.unsteady.empty())
+    return plugin_error(certified.unsteady, "report it to the author of the kernel's plugin, with the recipe");
   if (!certified.fault.empty()) return plugin_error(certified.fault, "report it to the author of the kernel's plugin, with the recipe");
   return ok();
 }

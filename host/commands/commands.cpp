@@ -9,6 +9,7 @@
 #include "host/base/ordered.hpp"
 #include "host/base/units.hpp"
 #include "host/commands/certify.hpp"
+#include "host/commands/check.hpp"
 #include "host/commands/cli.hpp"
 #include "host/commands/compare.hpp"
 #include "host/commands/embed.hpp"
@@ -311,12 +312,14 @@ std::vector<CommandSpec> all_commands() {
        "RECIPE",
        "hold what a recipe's strategies declare against what they do: each one off and on",
        "Two updates on the recipe's own model and data, with each strategy off or replaced by the one that it stands for, and once under\n"
-       "the references of all ops. Shows the largest relative difference of losses, gradients and updates by tensor beside what the\n"
-       "strategy's manifest declares: bits, rounding or approximate. Exit code 4 if a declaration does not hold. Example:\n"
+       "the references of all ops. Shows by how much losses, gradients and updates differ, beside the bound of what the strategy's\n"
+       "manifest declares: bits, rounding or approximate. Also runs the recipe twice, at other addresses and with another number of\n"
+       "threads, and holds gradient rules against finite differences. Exit code 4 if a declaration does not hold. Example:\n"
        "  galley certify scripts/finetune.lua --set model=DIR --set text=book.txt\n",
        {{"--json", "FILE", "write all of it for programs"},
         {"--out", "DIR", "keep gradients and weights of all arms here; DIR must be new or empty"},
-        {"--references", "", "run under the ops' references whatever the model's size; above 20 M parameters it takes minutes"},
+        {"--references", "",
+         "run all instructions under the ops' references whatever the model's size; above 20 M parameters it takes minutes"},
         {"--no-references", "", "leave out the run under the ops' references"},
         set_flag,
         confine_flag,
@@ -325,6 +328,18 @@ std::vector<CommandSpec> all_commands() {
         device_flag,
         plugin_path_flag},
        command_certify},
+      {"check",
+       "DIR",
+       "hold a plugin's ops against what they say: gradient rules and kernels, on their own test cases",
+       "DIR is a plugin's folder, which may lie anywhere. Each gradient rule is held against finite differences of its op's reference in\n"
+       "double precision, each kernel for the processor against the reference, at two addresses and with two numbers of threads. Says "
+       "what\n"
+       "it has not looked at. Exit code 4 if something is found. Example:\n"
+       "  galley check build/plugins/mine\n",
+       {{"--json", "FILE", "write all of it for programs"},
+        {"--seed", "N", "seed of the numbers that cases are drawn from (1)"},
+        plugin_path_flag},
+       command_check},
       {"fit",
        "RECIPE",
        "plan all that a recipe offers by one_of { … }: what fits, how fast, how exact",

@@ -1,12 +1,12 @@
 #include "host/compare/certify.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
+#include <set>
 
-#include "host/compare/printed.hpp"
+#include "host/compare/certify_judge.hpp"
 #include "host/compare/tensor_distance.hpp"
 #include "host/compare/verdict.hpp"
+#include "host/plugins/library.hpp"
 #include "host/session/session.hpp"
 
 namespace galley {
@@ -21,15 +21,8 @@ constexpr int64_t kStandIn = 1000;
 /// Rows and positions of the run under references, which compute in double precision and slowly: fewer find the same mistakes. A model of
 /// more parameters than this takes minutes.
 constexpr int64_t kReferenceRows = 1, kReferenceLength = 16, kReferenceParameters = 20'000'000;
-/// Relative differences that any other order of sums in F32 makes: of a gradient, and of a weight, which every update rounds.
-constexpr double kGradientFloor = 1e-5, kWeightFloor = 0x1p-22;
-/// The same of a loss and a gradient where some numbers are kept in 16 bit, whose rounding is coarser.
-constexpr double kLossFloor16 = 0x1p-12, kGradientFloor16 = 0x1p-7;
-/// Of an update whose gradients differ: some optimizers compute in BF16, and make steps of half a percent of what differs by 1e-7.
-constexpr double kFollowFloor = 0x1p-6;
-/// A tensor's difference is relative to its own norm, or to this share of all tensors' where that is larger: what is zero but for rounding,
-/// as the gradient of a key's bias is, differs by as much as it is.
-constexpr double kLeastShare = 1e-3;
+/// Where the arenas of the second run begin: other pages, and other lines of each page. The alignments of all memory classes divide it.
+constexpr int64_t kShift = (int64_t{1} << 21) + 4096 + 2048;
 
 /// As all arms are: deterministic, no validation, the model that the last step leaves in full.
 void prepare(Recipe& recipe) {
@@ -44,18 +37,21 @@ void prepare(Recipe& recipe) {
 struct Measured {
   std::optional<double> start;  ///< the loss before the first update, as evaluation computes it
   std::vector<double> losses;   ///< of the steps
-  fs::path folder;              ///< with "origin", "gradients" and "weights"
+  fs::path folder;              ///< with "origin", "gradients", "gradients 2" … and "weights"
 };
+std::string window_folder(int64_t window) { return window == 0 ? "gradients" : "gradients " + std::to_string(window + 1); }
 
 /// What of an arm is to be measured.
 struct Wanted {
   bool start = false, gradients = false, updates = false;
   bool origin = false;  ///< the weights before the first update, too
+  int64_t windows = 1;  ///< of gradients
   int64_t runs() const { return int64_t{start} + gradients + updates; }
 };
-Wanted wanted_for(Beside arm) {
+Wanted wanted_for(Beside arm, Exactness declared) {
   const bool whole = arm == Beside::Without || arm == Beside::Instead;
-  return {arm == Beside::Start, whole || arm == Beside::Gradients, whole, false};
+  return {arm == Beside::Start, whole || arm == Beside::Gradients, whole, false,
+          declared == Exactness::Approximate && arm == Beside::Without ? kCertifyWindows : 1};
 }
 
 Status make_folder(const fs::path& folder) {
@@ -64,12 +60,18 @@ Status make_folder(const fs::path& folder) {
   return error ? Status(run_error("cannot create " + folder.string() + ": " + error.message())) : ok();
 }
 
-double relative_loss(double a, double b) { return same_bits(a, b) ? 0 : relative_difference(a, b); }
-
 /// Of what two arms have written into a folder of theirs.
 Result<Distances> distances_of(const fs::path& a, const fs::path& b, const fs::path& origin = {}) {
   return tensor_distances(TRY(tensor_files_below(a)), TRY(tensor_files_below(b)),
                           origin.empty() ? TensorFiles() : TRY(tensor_files_below(origin)));
+}
+
+/// An instruction with all that its kernel may go by.
+std::string kind_of(const Instruction& code) {
+  std::string out = op_text(code) + code.attrs.key();
+  for (const auto* operands : {&code.inputs, &code.outputs})
+    for (const Operand& o : *operands) out += "|" + dtype_text(o.dtype) + shape_text(o.shape) + (o.format ? o.format->name : "");
+  return out;
 }
 
 class Certifier {
@@ -86,17 +88,18 @@ class Certifier {
     int64_t own = 0;     ///< instructions that compute its ops, or read a format of its plugin
   };
 
-  Result<std::unique_ptr<Study>> study_of(const Edit& edit, Purpose purpose, bool frozen = false) const;
+  Result<std::unique_ptr<Study>> study_of(const Edit& edit, Purpose purpose, bool base = false, int64_t threads = 0) const;
   Status begin(const std::string& what);
   Result<Measured> measure(const std::string& name, const Edit& edit, Wanted wanted, bool other_is_base);
   Status update(const Edit& edit, bool origin, Measured& out);
+  Status repeat();
+  Result<Footprints> traced(bool elsewhere);
   void look(const Study& whole);
   Result<Edit> edit_of(size_t use) const;
   Status hold(size_t use);
-  void judge(const Measured& other, const Use& use, Certificate& out) const;
-  bool judge_losses(const Measured& other, const Use& use, Certificate& out) const;
-  bool judge_tensors(const Measured& other, const char* folder, const Use& use, Certificate& out) const;
-  Status refer();
+  Status judge(const Measured& other, const Use& use, Certificate& out) const;
+  Status refer(bool all);
+  bool theirs(const Study& s, const Instruction& code) const;
   void remove(const Measured& arm) const {
     std::error_code error;
     if (!options_.keep) fs::remove_all(arm.folder, error);
@@ -112,13 +115,34 @@ class Certifier {
   Distances control_gradients_, control_weights_;
   Certified out_;
   int64_t done_ = 0, all_ = 0;
-  double loss_floor_ = kBandFloor, gradient_floor_ = kGradientFloor;
+  bool in_16_bit_ = false;
 };
 
-Result<std::unique_ptr<Study>> Certifier::study_of(const Edit& edit, Purpose purpose, bool frozen) const {
+/// `base`: beside "start", where nothing but what the model has itself and the recipe trains is trained. So what others decide for
+/// parameters that are not trained, such as a quantizer, is what they decide for them in the recipe.
+Result<std::unique_ptr<Study>> Certifier::study_of(const Edit& edit, Purpose purpose, bool base, int64_t threads) const {
   StudyOptions options = options_.study;
   options.purpose = purpose;
-  options.frozen = frozen;
+  if (base) {
+    options.trainable.emplace();
+    const Graph& graph = *whole_study_->graph;
+    for (galley_tensor id = 1; id <= graph.tensor_count(); ++id) {
+      const GraphTensor& x = graph.tensor(id);
+      if (!x.parameter_kind() || !x.trainable()) continue;
+      options.trainable->insert(x.name);
+      // An adapter that trains a layer whole may put a parameter of its own in the layer's place, which begins as it. What begins as a
+      // tensor that is not kept reads the first value of it.
+      for (const galley_tensor from : x.initial.inputs) {
+        const GraphTensor& other = graph.tensor(from);
+        if (other.shape == x.shape) options.trainable->insert(other.name.starts_with("first ") ? other.name.substr(6) : other.name);
+      }
+    }
+  }
+  if (threads > 0) {
+    Target other = whole_study_->target;
+    other.threads = threads;
+    options.target_text = target_toml(other);
+  }
   options.warn = {};
   options.edit = [&](Recipe& recipe) {
     prepare(recipe);
@@ -152,7 +176,7 @@ Status Certifier::update(const Edit& edit, bool origin, Measured& out) {
 Result<Measured> Certifier::measure(const std::string& name, const Edit& edit, Wanted wanted, bool other_is_base) {
   Measured out;
   out.folder = options_.directory / name;
-  TRY_STATUS(make_folder(out.folder / "gradients"));
+  TRY_STATUS(make_folder(out.folder));
   if (wanted.start) {
     TRY_STATUS(begin(name + ", loss"));
     const auto s = TRY(study_of(edit, Purpose::Evaluate, other_is_base));
@@ -161,8 +185,12 @@ Result<Measured> Certifier::measure(const std::string& name, const Edit& edit, W
   if (wanted.gradients) {
     TRY_STATUS(begin(name + ", gradients"));
     const auto s = TRY(study_of(edit, Purpose::Gradients));
-    NewFile file = TRY(NewFile::named(out.folder / "gradients" / "gradients.safetensors"));
-    TRY_STATUS(write_gradients(*TRY(Session::open(*s, TRY(open_source(*s)))), file));
+    const auto session = TRY(Session::open(*s, TRY(open_source(*s))));
+    for (int64_t window = 0; window < std::min(wanted.windows, s->recipe.steps); ++window) {
+      TRY_STATUS(make_folder(out.folder / window_folder(window)));
+      NewFile file = TRY(NewFile::named(out.folder / window_folder(window) / "gradients.safetensors"));
+      TRY_STATUS(write_gradients(*session, file, window));
+    }
   }
   if (wanted.updates) {
     TRY_STATUS(begin(name + ", updates"));
@@ -225,111 +253,42 @@ Result<Edit> Certifier::edit_of(size_t use) const {
   });
 }
 
-/// A strategy's sentence, to which something is added.
-std::string& note_of(Certificate& c) {
-  if (!c.sentence.empty()) c.sentence += "; ";
-  return c.sentence;
-}
-
-/// A strategy's sentence grows by one difference; whether that is no breach.
-bool note(bool holds, const std::string& text, Certificate& out) {
-  if (!holds) note_of(out) += text;
-  return holds;
-}
-
-bool Certifier::judge_losses(const Measured& other, const Use& use, Certificate& out) const {
-  const auto allowed = [&](size_t step) {
-    double band = loss_floor_;
-    for (size_t i = 0; control_ && i <= step && i < control_->losses.size(); ++i)
-      band = std::max(band, kBandSlack * relative_loss(control_->losses[i], whole_.losses[i]));
-    return out.declared == Exactness::Bits       ? 0
-           : out.declared == Exactness::Rounding ? band
-                                                 : use.loaded->spec().against.within.value_or(HUGE_VAL);
-  };
-  const auto hold = [&](const std::string& what, double a, double b, size_t step) {
-    const double difference = relative_loss(a, b);
-    out.loss.largest = std::max(out.loss.largest.value_or(0), difference);
-    const bool holds = out.declared == Exactness::Bits ? same_bits(a, b) : difference <= allowed(step);
-    return note(holds, printed("the loss %s is %.9g, and %.9g without", what.c_str(), a, b), out);
-  };
-  if (other.start) return hold("before the first update", *whole_.start, *other.start, 0);
-  bool holds = true;
-  for (size_t i = 0; i < std::min(other.losses.size(), whole_.losses.size()) && holds; ++i)
-    holds = hold("of step " + std::to_string(i + 1), whole_.losses[i], other.losses[i], i);
-  return holds;
-}
-
-bool Certifier::judge_tensors(const Measured& other, const char* folder, const Use& use, Certificate& out) const {
-  const bool weights = !std::strcmp(folder, "weights");
-  const Result<Distances> seen =
-      distances_of(whole_.folder / folder, other.folder / folder, weights ? whole_.folder / "origin" : fs::path());
-  if (!seen) return note(false, seen.error().cause, out);
-  const std::optional<double> within = use.loaded->spec().against.within;
-  const auto& control = (weights ? control_weights_ : control_gradients_).tensors;
-  // A tensor that an update has not moved has no measure of its own: it is frozen, or the rate is 0.
-  const auto measure = [&](const TensorDistance& d) { return weights ? d.moved : d.norm; };
-  double all = 0;
-  for (const auto& [name, d] : seen->tensors) all += name == "loss" ? 0 : measure(d) * measure(d);
-  const double least = kLeastShare * std::sqrt(all);
-  // An update magnifies what gradients differ by, and then says little of the strategy.
-  const bool follows = weights && out.gradients.largest.value_or(0) > 0;
-  SeenDifference& largest = weights ? out.updates : out.gradients;
-  largest.largest = 0;
-  // The tensor that is furthest beyond what is allowed.
-  double worst = 1, worst_seen = 0, worst_allowed = 0;
-  std::string breach;
-  for (const auto& [name, d] : seen->tensors) {
-    const double size = std::max(measure(d), least);
-    const double relative = d.difference == 0 ? 0 : size > 0 ? d.difference / size : HUGE_VAL;
-    if (name == "loss") {
-      out.loss.largest = std::max(out.loss.largest.value_or(0), d.norm > 0 ? d.difference / d.norm : 0);
-    } else if (relative > *largest.largest) {
-      largest = {relative, name};
-    }
-    double allowed = 0;  // of the difference
-    if (out.declared == Exactness::Rounding) {
-      allowed = name == "loss" ? loss_floor_ * d.norm : weights ? kWeightFloor * d.norm : gradient_floor_ * size;
-      if (follows) allowed = std::max(allowed, kFollowFloor * size);
-      if (const auto found = control.find(name); found != control.end()) allowed = std::max(allowed, kBandSlack * found->second.difference);
-    } else if (out.declared == Exactness::Approximate) {
-      allowed = follows || !within ? HUGE_VAL : *within * size;
-    }
-    const double beyond = d.difference <= allowed && (out.declared != Exactness::Bits || d.alike) ? 0
-                          : allowed > 0                                                           ? d.difference / allowed
-                                                                                                  : HUGE_VAL;
-    if (beyond < worst || (beyond == worst && !breach.empty())) continue;
-    worst = beyond;
-    worst_seen = relative;
-    worst_allowed = size > 0 ? allowed / size : 0;
-    breach = name;
-  }
-  if (!breach.empty()) {
-    const std::string name = breach.starts_with("grad.") ? breach.substr(5) : breach;
-    const std::string what =
-        breach == "loss" ? "the loss of the first window" : (weights ? "the update of '" : "the gradient of '") + name.substr(0, 120) + "'";
-    return note(false,
-                what + printed(" differs by %.2g of its size", worst_seen) +
-                    (out.declared == Exactness::Bits       ? std::string()
-                     : out.declared == Exactness::Rounding ? printed(", rounding by %.2g at most", worst_allowed)
-                                                           : printed(", %.2g is declared", worst_allowed)),
-                out);
-  }
-  // What changes which parameters are trained has other gradients, and saves others.
+Status Certifier::judge(const Measured& other, const Use& use, Certificate& out) const {
+  const Wanted wanted = wanted_for(use.arm, out.declared);
   const bool whole = use.arm == Beside::Without || use.arm == Beside::Instead;
-  return note(
-      seen->alone.empty() || !whole || out.declared == Exactness::Approximate,
-      "'" + seen->alone.substr(0, 120) + (weights ? "' is saved by one of the two only" : "' has a gradient in one of the two only"), out);
-}
-
-void Certifier::judge(const Measured& other, const Use& use, Certificate& out) const {
-  const Wanted wanted = wanted_for(use.arm);
-  bool holds = !wanted.start || judge_losses(other, use, out);
-  if (wanted.gradients) holds = judge_tensors(other, "gradients", use, out) && holds;
+  const Against& against = use.loaded->spec().against;
+  const Allowed allowed = {out.declared, against.within, against.within_loss, in_16_bit_, whole && out.declared != Exactness::Approximate};
+  const auto pair = [&](const std::string& of, double loss, double with_out, size_t step) {
+    LossPair out_pair = {of, loss, with_out, {}};
+    if (control_ && step < control_->losses.size() && step < whole_.losses.size())
+      out_pair.control = relative_difference(control_->losses[step], whole_.losses[step]);
+    return out_pair;
+  };
+  bool holds = true;
+  if (other.start) {
+    LossPair start = {"before the first update", *whole_.start, *other.start, {}};
+    holds = judge_losses({start}, allowed, out);
+  }
+  if (wanted.gradients && wanted.windows > 1) {
+    std::vector<Distances> windows;
+    std::error_code error;
+    for (int64_t w = 0; w < wanted.windows && fs::is_directory(whole_.folder / window_folder(w), error); ++w)
+      windows.push_back(TRY(distances_of(whole_.folder / window_folder(w), other.folder / window_folder(w))));
+    holds = judge_windows(windows, allowed, out) && holds;
+  } else if (wanted.gradients) {
+    const Distances seen = TRY(distances_of(whole_.folder / "gradients", other.folder / "gradients"));
+    holds = judge_tensors(TensorsOf::Gradients, seen, control_ ? &control_gradients_ : nullptr, allowed, out) && holds;
+  }
   if (wanted.updates) {
-    holds = judge_losses(other, use, out) && holds;
-    holds = judge_tensors(other, "weights", use, out) && holds;
+    std::vector<LossPair> pairs;
+    for (size_t i = 0; i < std::min(other.losses.size(), whole_.losses.size()); ++i)
+      pairs.push_back(pair("of step " + std::to_string(i + 1), whole_.losses[i], other.losses[i], i));
+    holds = judge_losses(pairs, allowed, out) && holds;
+    const Distances seen = TRY(distances_of(whole_.folder / "weights", other.folder / "weights", whole_.folder / "origin"));
+    holds = judge_tensors(TensorsOf::Updates, seen, control_ ? &control_weights_ : nullptr, allowed, out) && holds;
   }
   out.verdict = holds ? Certificate::Verdict::Holds : Certificate::Verdict::Breach;
+  return ok();
 }
 
 Status Certifier::hold(size_t use) {
@@ -337,7 +296,7 @@ Status Certifier::hold(size_t use) {
   Certificate& out = out_.strategies[use];
   if (of.arm == Beside::None) return ok();
   const int64_t before = done_;
-  const Wanted wanted = wanted_for(of.arm);
+  const Wanted wanted = wanted_for(of.arm, out.declared);
   const Result<Edit> edit = edit_of(use);
   const std::string name = of.arm == Beside::Instead ? "with " + out.against + " for " + out.strategy
                                                      : "without " + out.strategy + (use ? " " + std::to_string(use + 1) : "");
@@ -350,13 +309,94 @@ Status Certifier::hold(size_t use) {
     of.arm = Beside::None;
     return ok();
   }
-  judge(*other, of, out);
+  TRY_STATUS(judge(*other, of, out));
   remove(*other);
   return ok();
 }
 
-/// The recipe under the ops' references: what they find names an instruction, and whose it is.
-Status Certifier::refer() {
+/// Whether a strategy's node or format, or somebody else's op or kernel is part of an instruction.
+bool Certifier::theirs(const Study& s, const Instruction& code) const {
+  const auto foreign = [&](const std::string& id) {
+    const Plugin* plugin = s.plugins->find(id);
+    return plugin && !s.built_in(*plugin);
+  };
+  if (!code.strategy.empty() || foreign(plugin_of(code.kernel))) return true;
+  if (std::ranges::any_of(code.inputs, [](const Operand& o) { return o.format != nullptr; })) return true;
+  const auto used = [&](const std::string& id) {
+    return std::ranges::any_of(s.loaded, [&](const auto& loaded) { return loaded->plugin().manifest.id == id; });
+  };
+  return code.op && std::ranges::any_of(nodes_of(code), [&](const NodeOf& node) {
+           const std::string& id = plugin_of(node.op);
+           return foreign(id) || used(id);
+         });
+}
+
+/// The recipe as it is, two updates without a check, for what each instruction leaves: here, or at other addresses and with another number
+/// of threads.
+Result<Footprints> Certifier::traced(bool elsewhere) {
+  const auto s = TRY(study_of({}, Purpose::Train, false, elsewhere ? out_.other_threads : 0));
+  ReferenceReport report;
+  Footprints trace;
+  SessionOptions options;
+  options.reference = &report;
+  options.scope.computes = [](const Instruction&) { return false; };
+  options.scope.trace = &trace;
+  options.shift = elsewhere ? kShift : 0;
+  const auto session = TRY(Session::open(*s, TRY(open_source(*s)), options));
+  TRY_STATUS(session->start());
+  for (int64_t step = 0; step < std::min(kCertifySteps, s->recipe.steps); ++step) {
+    TRY_STATUS(session->enqueue());
+    TRY(session->finished());
+  }
+  return trace;
+}
+
+/// The recipe once more, elsewhere: what depends on an address, on which thread came first or on what a run before has left is other bytes.
+Status Certifier::repeat() {
+  TRY_STATUS(begin("the same, elsewhere"));
+  const Target& target = whole_study_->target;
+  // A device that works by itself has its own.
+  out_.other_threads = !target.synchronous ? target.threads : target.threads > 1 ? 1 : 2;
+  Measured again;
+  again.folder = options_.directory / "again";
+  TRY_STATUS(make_folder(again.folder / "weights"));
+  {
+    const auto s = TRY(study_of({}, Purpose::Train, false, out_.other_threads));
+    SessionOptions options;
+    options.shift = kShift;
+    const auto session = TRY(Session::open(*s, TRY(open_source(*s)), options));
+    TRY_STATUS(session->start());
+    for (size_t step = 0; step < whole_.losses.size(); ++step) {
+      TRY_STATUS(session->enqueue());
+      again.losses.push_back(TRY(session->finished()).loss);
+    }
+    TRY_STATUS(session->export_model(again.folder / "weights"));
+  }
+  bool same = true;
+  for (size_t i = 0; i < again.losses.size(); ++i) same = same && same_bits(again.losses[i], whole_.losses[i]);
+  const Distances seen = TRY(distances_of(again.folder / "weights", whole_.folder / "weights"));
+  for (const auto& [name, d] : seen.tensors) same = same && d.alike;
+  remove(again);
+  if (same) return ok();
+  // Which instruction it is, the bytes of each one say.
+  const Footprints here = TRY(traced(false)), elsewhere = TRY(traced(true));
+  const size_t n = std::min(here.steps.size(), elsewhere.steps.size());
+  size_t first = 0;
+  while (first < n && here.steps[first].bytes == elsewhere.steps[first].bytes) ++first;
+  out_.unsteady = (first < n ? here.steps[first].place : std::string("the recipe")) + " leaves other bytes at other addresses and with " +
+                  std::to_string(out_.other_threads) + (out_.other_threads == 1 ? " thread" : " threads");
+  for (size_t i = 0; i < uses_.size() && first < n; ++i) {
+    if (here.steps[first].place.find(" of " + uses_[i].label) == std::string::npos) continue;
+    Certificate& of = out_.strategies[i];
+    of.verdict = Certificate::Verdict::Breach;
+    note_of(of) += "it computes other numbers in another run: " + out_.unsteady;
+  }
+  return ok();
+}
+
+/// The recipe under the ops' references: what they find names an instruction, and whose it is. `all`: of all instructions; else of what
+/// strategies and other people's plugins do, one of each kind.
+Status Certifier::refer(bool all) {
   const auto run = [&](bool small) -> Status {
     const auto s = TRY(study_of(
         [&](Recipe& recipe) {
@@ -366,8 +406,11 @@ Status Certifier::refer() {
         },
         Purpose::Train));
     out_.reference = {};
+    std::set<std::string> kinds;
     SessionOptions options;
     options.reference = &out_.reference;
+    options.scope.rules = true;
+    if (!all) options.scope.computes = [&](const Instruction& code) { return theirs(*s, code) && kinds.insert(kind_of(code)).second; };
     const auto session = TRY(Session::open(*s, TRY(open_source(*s)), options));
     TRY_STATUS(session->start());
     for (int64_t step = 0; step < std::min(kCertifySteps, s->recipe.steps); ++step) {
@@ -382,15 +425,23 @@ Status Certifier::refer() {
   std::string note;
   if (!ran) {
     note = ran.error().cause;
-    size_t at = 0;
-    while (at < uses_.size() && note.find(" of " + uses_[at].label) == std::string::npos) ++at;
+    const ReferenceReport& seen = out_.reference;
+    const auto made_by = [&](const Use& use) {
+      const std::vector<std::string>& formats = use.loaded->plugin().manifest.formats;
+      return seen.fault == ReferenceReport::Fault::Promise ? std::ranges::find(formats, seen.format) != formats.end()
+                                                           : note.find(" of " + use.label) != std::string::npos;
+    };
+    const auto at = static_cast<size_t>(std::ranges::find_if(uses_, made_by) - uses_.begin());
     out_.reference_note = "the run under the ops' references ended early";
     if (ran.error().exit != Exit::Plugin) out_.reference_note += ": " + note;
     else if (at == uses_.size()) out_.fault = note;
     else {
       Certificate& of = out_.strategies[at];
       of.verdict = Certificate::Verdict::Breach;
-      note_of(of) += "its op is not what its reference computes: " + note;
+      note_of(of) += (seen.fault == ReferenceReport::Fault::Rule      ? "its gradient is not that of its op: "
+                      : seen.fault == ReferenceReport::Fault::Promise ? "its format is not as near as it promises: "
+                                                                      : "its op is not what its reference computes: ") +
+                     note;
     }
   }
   for (size_t i = 0; i < uses_.size(); ++i) {
@@ -406,25 +457,26 @@ Status Certifier::refer() {
 Result<Certified> Certifier::run() {
   whole_study_ = TRY(study_of({}, Purpose::Train));
   look(*whole_study_);
-  if (std::ranges::any_of(whole_study_->program.tensors, [](const auto& t) { return t.dtype == GALLEY_BF16 || t.dtype == GALLEY_F16; })) {
-    loss_floor_ = kLossFloor16;
-    gradient_floor_ = kGradientFloor16;
-  }
+  in_16_bit_ =
+      std::ranges::any_of(whole_study_->program.tensors, [](const auto& t) { return t.dtype == GALLEY_BF16 || t.dtype == GALLEY_F16; });
   if (uses_.empty()) return recipe_error(recipe_.string() + ": the recipe uses no strategy, and nothing can be held");
   using References = CertifyOptions::References;
-  const bool references = options_.references == References::Yes ||
-                          (options_.references == References::Small && whole_study_->program.parameters <= kReferenceParameters);
-  Wanted wanted;
+  // All of a small model's instructions; of a larger one, what strategies do, where there is room for what reference mode keeps.
+  const bool all = options_.references == References::Yes || whole_study_->program.parameters <= kReferenceParameters;
+  const bool references = options_.references != References::No && (all || 2 * whole_study_->host_memory() < machine_memory());
+  Wanted wanted = {false, false, true, true, 1};  // which the second run is held against
   bool band = false;
   int64_t runs = 0;
   for (const Use& use : uses_) {
-    const Wanted one = wanted_for(use.arm);
-    wanted = {wanted.start || one.start, wanted.gradients || one.gradients, wanted.updates || one.updates, true};
+    const Wanted one = wanted_for(use.arm, use.loaded->spec().exactness);
+    wanted.start = wanted.start || one.start;
+    wanted.gradients = wanted.gradients || one.gradients;
+    wanted.windows = std::max(wanted.windows, one.windows);
     band = band || (one.gradients && use.loaded->spec().exactness == Exactness::Rounding);
     runs += one.runs();
   }
-  const Wanted of_control = {false, wanted.gradients, wanted.updates, false};
-  all_ = runs + wanted.runs() + (band ? of_control.runs() : 0) + int64_t{references};
+  const Wanted of_control = {false, wanted.gradients, wanted.updates, false, 1};
+  all_ = runs + wanted.runs() + (band ? of_control.runs() : 0) + 1 + int64_t{references};
   out_.steps = std::min(kCertifySteps, whole_study_->recipe.steps);
   whole_ = TRY(measure("whole", {}, wanted, false));
   if (band) {
@@ -435,14 +487,16 @@ Result<Certified> Certifier::run() {
     remove(*control_);
   }
   for (size_t i = 0; i < uses_.size(); ++i) TRY_STATUS(hold(i));
+  TRY_STATUS(repeat());
   remove(whole_);
   if (references) {
-    TRY_STATUS(refer());
+    TRY_STATUS(refer(all));
   } else {
     for (Certificate& c : out_.strategies)
       if (c.against == "references")
-        note_of(c) +=
-            options_.references == References::No ? "left out: --no-references" : "left out for a model of this size: --references";
+        note_of(c) += options_.references == References::No
+                          ? "left out: --no-references"
+                          : "left out for a model of this size: --references, which takes twice the memory";
   }
   return std::move(out_);
 }

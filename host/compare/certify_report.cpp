@@ -7,16 +7,16 @@
 namespace galley {
 namespace {
 
-/// "0", "1.2e-07"; "-": not compared.
-std::string seen_text(const SeenDifference& seen) {
-  return !seen.largest ? "-" : *seen.largest == 0 ? "0" : printed("%.1e", *seen.largest);
-}
+/// "0", "1.2e-07"; "-": there is none.
+std::string number_text(const std::optional<double>& number) { return !number ? "-" : *number == 0 ? "0" : printed("%.1e", *number); }
 
 std::string cut(const std::string& text, size_t most) { return text.size() <= most ? text : text.substr(0, most - 2) + ".."; }
 
 Value seen_json(const SeenDifference& seen) {
   if (!seen.largest) return {};
-  return Value(Table{{"largest", Value(*seen.largest)}, {"tensor", Value(seen.tensor)}});
+  const auto number = [](const std::optional<double>& x) { return x ? Value(*x) : Value(); };
+  return Value(Table{
+      {"largest", Value(*seen.largest)}, {"tensor", Value(seen.tensor)}, {"control", number(seen.control)}, {"bound", number(seen.bound)}});
 }
 
 }  // namespace
@@ -31,12 +31,21 @@ const char* verdict_name(Certificate::Verdict verdict) {
 }
 
 std::string certify_table(const Certified& certified, const char* red, const char* plain) {
-  std::string out = printed("%-19s %-11s %-11s %8s %8s %8s\n", "strategy", "declared", "against", "loss", "gradient", "update");
+  std::string out = printed("%-17s %-8s %-10s %-8s %7s %7s %7s\n", "strategy", "declared", "against", "of", "differs", "control", "bound");
   for (const Certificate& c : certified.strategies) {
     const bool breach = c.verdict == Certificate::Verdict::Breach;
-    out += printed("%-19s %-11s %-11s %8s %8s %8s  %s%s%s\n", cut(c.strategy, 19).c_str(), exactness_name(c.declared),
-                   cut(c.against, 11).c_str(), seen_text(c.loss).c_str(), seen_text(c.gradients).c_str(), seen_text(c.updates).c_str(),
-                   breach ? red : "", verdict_name(c.verdict), breach ? plain : "");
+    const std::string verdict = std::string(breach ? red : "") + verdict_name(c.verdict) + (breach ? plain : "");
+    const std::string declared = c.declared == Exactness::Approximate ? "approx." : exactness_name(c.declared);
+    std::string name = printed("%-17s %-8s %-10s", cut(c.strategy, 17).c_str(), declared.c_str(), cut(c.against, 10).c_str());
+    bool first = true;
+    for (const auto& [of, seen] : {std::pair("loss", &c.loss), std::pair("gradient", &c.gradients), std::pair("update", &c.updates)}) {
+      if (!seen->largest) continue;
+      out += printed("%-37s %-8s %7s %7s %7s", first ? name.c_str() : "", of, number_text(seen->largest).c_str(),
+                     number_text(seen->control).c_str(), number_text(seen->bound).c_str()) +
+             (first ? "  " + verdict : "") + "\n";
+      first = false;
+    }
+    if (first) out += printed("%-37s %-8s %7s %7s %7s  ", name.c_str(), "-", "-", "-", "-") + verdict + "\n";
   }
   for (const Certificate& c : certified.strategies) {
     if (c.sentence.empty()) continue;
@@ -44,6 +53,12 @@ std::string certify_table(const Certified& certified, const char* red, const cha
     out += (breach ? red : "") + c.strategy + " (" + c.place + "): " + verdict_name(c.verdict) + (breach ? plain : "") + ": " + c.sentence +
            "\n";
   }
+  if (certified.unsteady.empty())
+    out += printed("at other addresses and with %lld thread%s: the same bytes\n", static_cast<long long>(certified.other_threads),
+                   certified.other_threads == 1 ? "" : "s");
+  if (certified.reference.rules > 0)
+    out += printed("gradient rules held against finite differences: %lld\n", static_cast<long long>(certified.reference.rules));
+  for (const auto& [op, why] : certified.reference.no_rule) out += "gradient rule of '" + op + "': not held: " + why + "\n";
   if (!certified.fault.empty()) out += std::string(red) + "outside of the strategies" + plain + ": " + certified.fault + "\n";
   return out;
 }
@@ -66,6 +81,9 @@ std::string certify_json(const Certified& certified) {
   return to_json(Value(Table{{"strategies", Value(std::move(strategies))},
                              {"steps", Value(certified.steps)},
                              {"reference_outputs", Value(compared)},
+                             {"gradient_rules", Value(certified.reference.rules)},
+                             {"kept_promises", Value(certified.reference.promises)},
+                             {"unsteady", Value(certified.unsteady)},
                              {"fault", Value(certified.fault)}}),
                  2) +
          "\n";

@@ -81,11 +81,13 @@ Result<TensorDistance> distance_between(const StoredTensor& of_a, const StoredTe
       const double x = a.values[i], y = b.values[i], from = origin ? origin->values[i] : y;
       out.difference += (x - y) * (x - y);
       out.norm += y * y;
+      out.other += x * x;
       out.moved += (y - from) * (y - from);
     }
   }
   out.difference = std::sqrt(out.difference);
   out.norm = std::sqrt(out.norm);
+  out.other = std::sqrt(out.other);
   out.moved = std::sqrt(out.moved);
   out.numbers = a.numbers() && b.numbers();
   if (!out.alike && (!std::isfinite(out.difference) || !out.numbers)) out.difference = HUGE_VAL;

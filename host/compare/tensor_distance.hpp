@@ -14,6 +14,7 @@ namespace galley {
 struct TensorDistance {
   double difference = 0;  ///< ‖a − b‖; infinite where they are no numbers and other bytes, or not finite
   double norm = 0;        ///< ‖b‖
+  double other = 0;       ///< ‖a‖
   double moved = 0;       ///< ‖b − o‖, of the origin's tensor; 0 without one
   bool alike = false;     ///< the same dtype and bytes
   bool numbers = true;    ///< of both; false: codes

@@ -55,6 +55,7 @@ struct ExecutorOptions {
   /// Given: told of each instruction of `load` that is done, of all of them. Its error ends the loading.
   std::function<Status(int64_t done, int64_t all)> loading = {};
   ReferenceOptions reference = {};  ///< see reference.hpp
+  int64_t shift = 0;                ///< see Machine::open()
 };
 
 class Executor {

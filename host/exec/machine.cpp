@@ -34,7 +34,7 @@ Status Machine::call(const Caller& whose, const char* doing, Call&& body) {
 }
 
 Result<std::unique_ptr<Machine>> Machine::open(const Program& program, const Plan& plan, const Target& target, const galley_device& device,
-                                               Poison poison, uint32_t marks) {
+                                               Poison poison, uint32_t marks, int64_t shift) {
   if (marks > 0 && !device.mark)
     return recipe_error("device '" + std::string(device.kind) + "' does not tell the time of its work", "leave out --profile and --trace");
   std::unique_ptr<Machine> machine(new Machine(program, plan, device, poison));
@@ -46,11 +46,11 @@ Result<std::unique_ptr<Machine>> Machine::open(const Program& program, const Pla
   void* handle = nullptr;
   TRY_STATUS(machine->call("open", [&](galley_error* error) { return device.open(device.self, &options, &handle, error); }));
   machine->handle_ = handle;
-  TRY_STATUS(machine->allocate(target));
+  TRY_STATUS(machine->allocate(target, shift));
   return machine;
 }
 
-Status Machine::allocate(const Target& target) {
+Status Machine::allocate(const Target& target, int64_t shift) {
   arenas_.resize(plan_.classes.size());
   for (size_t i = 0; i < arenas_.size(); ++i) {
     const int64_t bytes = plan_.classes[i].planned;
@@ -63,13 +63,16 @@ Status Machine::allocate(const Target& target) {
           "plans for other machines can be made with 'galley plan --target', but only run there");
     }
     void* data = nullptr;
+    arenas_[i].shift = device_.memories[i]->host_access ? shift : 0;
+    const int64_t asked = bytes + arenas_[i].shift;
     Status allocated =
-        call("allocate", [&](galley_error* error) { return device_.allocate(handle_, static_cast<uint32_t>(i), bytes, &data, error); });
+        call("allocate", [&](galley_error* error) { return device_.allocate(handle_, static_cast<uint32_t>(i), asked, &data, error); });
     if (!allocated.ok()) {
       Error error = std::move(allocated).error();
       return Error{Exit::DoesNotFit, std::to_string(bytes) + " bytes of '" + name + "': " + error.cause,
                    error.hint.empty() ? "'galley plan' shows who holds the bytes" : error.hint};
     }
+    if (data) data = static_cast<std::byte*>(data) + arenas_[i].shift;
     arenas_[i].data = static_cast<std::byte*>(data);
     arenas_[i].bytes = bytes;
     arenas_[i].host_access = device_.memories[i]->host_access != 0;
@@ -91,7 +94,8 @@ Machine::~Machine() {
   if (!handle_) return;
   (void)synchronize();
   for (size_t i = arenas_.size(); i-- > 0;)
-    if (arenas_[i].bytes > 0) device_.release(handle_, static_cast<uint32_t>(i), arenas_[i].data, arenas_[i].bytes);
+    if (arenas_[i].bytes > 0)
+      device_.release(handle_, static_cast<uint32_t>(i), arenas_[i].data - arenas_[i].shift, arenas_[i].bytes + arenas_[i].shift);
   device_.close(handle_);
 }
 
@@ -174,9 +178,9 @@ galley_copy Machine::copy_of_bytes(int64_t bytes) {
 galley_copy Machine::between(TensorId to, int64_t to_offset, TensorId from, int64_t from_offset, int64_t bytes) const {
   galley_copy out = copy_of_bytes(bytes);
   out.to_memory = program_.tensors[static_cast<size_t>(to)].memory;
-  out.to_offset = plan_.placements[static_cast<size_t>(to)].offset + to_offset;
+  out.to_offset = arenas_[out.to_memory].shift + plan_.placements[static_cast<size_t>(to)].offset + to_offset;
   out.from_memory = program_.tensors[static_cast<size_t>(from)].memory;
-  out.from_offset = plan_.placements[static_cast<size_t>(from)].offset + from_offset;
+  out.from_offset = arenas_[out.from_memory].shift + plan_.placements[static_cast<size_t>(from)].offset + from_offset;
   return out;
 }
 
@@ -185,14 +189,14 @@ galley_copy Machine::to_process(std::byte* to, size_t memory, int64_t offset, in
   out.to_memory = GALLEY_MEMORY_PROCESS;
   out.to_address = to;
   out.from_memory = static_cast<uint32_t>(memory);
-  out.from_offset = offset;
+  out.from_offset = arenas_[memory].shift + offset;
   return out;
 }
 
 galley_copy Machine::from_process(size_t memory, int64_t offset, const std::byte* from, int64_t bytes) const {
   galley_copy out = copy_of_bytes(bytes);
   out.to_memory = static_cast<uint32_t>(memory);
-  out.to_offset = offset;
+  out.to_offset = arenas_[memory].shift + offset;
   out.from_memory = GALLEY_MEMORY_PROCESS;
   out.from_address = from;
   return out;

@@ -31,11 +31,12 @@ inline constexpr std::byte kJunk{0xff};
 /// Used by one thread, except that host addresses may be read and written by another (the loader) while nothing enqueued touches them.
 class Machine {
  public:
-  /// Opens the device and allocates one arena for each class, of exactly Plan's bytes (none where those are 0). Plan, program, target and
+  /// Opens the device and allocates one arena for each class, of exactly Plan's bytes (none where those are 0); where `shift` is not 0,
+  /// arenas that the host reaches lie so many bytes further on, which the alignment of every class divides. Plan, program, target and
   /// device outlive the machine. A class that the device does not have is exit code Recipe, memory that it cannot give DoesNotFit, anything
   /// else Plugin.
   static Result<std::unique_ptr<Machine>> open(const Program& program, const Plan& plan, const Target& target, const galley_device& device,
-                                               Poison poison, uint32_t marks = 0);
+                                               Poison poison, uint32_t marks = 0, int64_t shift = 0);
   /// Waits for enqueued work, then gives everything back.
   ~Machine();
   Machine(const Machine&) = delete;
@@ -117,11 +118,12 @@ class Machine {
   struct Arena {
     std::byte* data = nullptr;
     int64_t bytes = 0;
+    int64_t shift = 0;  ///< from where the device has allocated it
     bool host_access = false;
     std::vector<std::byte> copy;  // poison mode only
   };
   Machine(const Program& program, const Plan& plan, const galley_device& device, Poison poison);
-  Status allocate(const Target& target);
+  Status allocate(const Target& target, int64_t shift);
   const Arena& arena_of(TensorId tensor) const { return arenas_[program_.tensors[static_cast<size_t>(tensor)].memory]; }
   Result<std::span<std::byte>> staging() const;
   /// A copy of `bytes` with both sides still to be named.

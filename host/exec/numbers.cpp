@@ -61,9 +61,29 @@ void move(Numbers& numbers, double unit, int pattern, size_t input) {
   for (size_t i = 0; i < numbers.floats.size(); ++i) numbers.floats[i] *= 1 + unit * sign(pattern, input, i);
 }
 
-/// Calls the reference of a node whose operands are these; null: absent.
-Status call(const galley_op* op, const std::string& name, const AttrList& attributes, uint32_t flags, int64_t first_row, int64_t length,
-            int64_t block, std::span<Numbers* const> inputs, std::span<Numbers* const> outputs) {
+/// Of a row with fewer numbers, a few moves say little: a number that happens to move by nothing in all patterns, as one of a thousand
+/// does, would have no room at all. Neighbours are then counted with it.
+constexpr size_t kLeastRow = 16;
+
+/// The root mean square of each row, or of so many whole rows that they have kLeastRow numbers.
+std::vector<double> by_row(const std::vector<double>& values, int64_t columns) {
+  std::vector<double> out(values.size());
+  const auto row_width = static_cast<size_t>(std::max<int64_t>(columns, 1));
+  const size_t width = (kLeastRow + row_width - 1) / row_width * row_width;
+  for (size_t row = 0; row < values.size(); row += width) {
+    double squares = 0;
+    const size_t end = std::min(row + width, values.size());
+    for (size_t i = row; i < end; ++i) squares += std::isfinite(values[i]) ? values[i] * values[i] : 0;
+    std::fill(out.begin() + static_cast<std::ptrdiff_t>(row), out.begin() + static_cast<std::ptrdiff_t>(end),
+              std::sqrt(squares / static_cast<double>(end - row)));
+  }
+  return out;
+}
+
+}  // namespace
+
+Status call_reference(const galley_op* op, const std::string& name, const AttrList& attributes, uint32_t flags, int64_t first_row,
+                      int64_t length, int64_t block, std::span<Numbers* const> inputs, std::span<Numbers* const> outputs) {
   std::vector<galley_operand> operands;
   operands.reserve(inputs.size() + outputs.size());
   const auto views = [&](std::span<Numbers* const> list, uint32_t access) {
@@ -103,35 +123,16 @@ Status call(const galley_op* op, const std::string& name, const AttrList& attrib
       caller_of(op, op->name), "reference", [&](galley_error* error) { return op->reference(op->self, &view, error); }, Phase::Run);
 }
 
-/// Of a row with fewer numbers, a few moves say little: a number that happens to move by nothing in all patterns, as one of a thousand
-/// does, would have no room at all. Neighbours are then counted with it.
-constexpr size_t kLeastRow = 16;
-
-/// The root mean square of each row, or of so many whole rows that they have kLeastRow numbers.
-std::vector<double> by_row(const std::vector<double>& values, int64_t columns) {
-  std::vector<double> out(values.size());
-  const auto row_width = static_cast<size_t>(std::max<int64_t>(columns, 1));
-  const size_t width = (kLeastRow + row_width - 1) / row_width * row_width;
-  for (size_t row = 0; row < values.size(); row += width) {
-    double squares = 0;
-    const size_t end = std::min(row + width, values.size());
-    for (size_t i = row; i < end; ++i) squares += std::isfinite(values[i]) ? values[i] * values[i] : 0;
-    std::fill(out.begin() + static_cast<std::ptrdiff_t>(row), out.begin() + static_cast<std::ptrdiff_t>(end),
-              std::sqrt(squares / static_cast<double>(end - row)));
-  }
-  return out;
-}
-
-}  // namespace
-
-Numbers Numbers::of(const Operand& operand) {
+Numbers Numbers::of(uint32_t dtype, Shape shape) {
   Numbers out;
-  out.dtype = operand.dtype;
-  out.shape = operand.shape;
-  if (is_floating(operand.dtype)) out.floats.assign(static_cast<size_t>(out.count()), 0);
-  else out.bytes.assign(static_cast<size_t>(operand.bytes()), std::byte{0});
+  out.dtype = dtype;
+  out.shape = std::move(shape);
+  if (is_floating(dtype)) out.floats.assign(static_cast<size_t>(out.count()), 0);
+  else out.bytes.assign(static_cast<size_t>(out.count() * galley_dtype_bytes(dtype)), std::byte{0});
   return out;
 }
+
+Numbers Numbers::of(const Operand& operand) { return of(operand.dtype, operand.shape); }
 
 Numbers Numbers::of(const Operand& operand, std::span<const std::byte> bytes) {
   Numbers out = of(operand);
@@ -140,22 +141,46 @@ Numbers Numbers::of(const Operand& operand, std::span<const std::byte> bytes) {
   return out;
 }
 
+namespace {
+
+/// use(zero) with a zero of the integer dtype.
+template <class Use>
+auto with_integer(uint32_t dtype, const Use& use) {
+  switch (dtype) {
+    case GALLEY_I64: return use(int64_t{0});
+    case GALLEY_U64: return use(uint64_t{0});
+    case GALLEY_I32: return use(int32_t{0});
+    case GALLEY_U32: return use(uint32_t{0});
+    case GALLEY_I16: return use(int16_t{0});
+    case GALLEY_U16: return use(uint16_t{0});
+    case GALLEY_I8: return use(int8_t{0});
+    default: return use(uint8_t{0});
+  }
+}
+
+}  // namespace
+
 double Numbers::at(int64_t i) const {
   if (floating()) return floats[static_cast<size_t>(i)];
-  const auto number = [&](auto zero) {
-    std::memcpy(&zero, bytes.data() + static_cast<size_t>(i) * sizeof zero, sizeof zero);
-    return static_cast<double>(zero);
-  };
-  switch (dtype) {
-    case GALLEY_I64: return number(int64_t{0});
-    case GALLEY_U64: return number(uint64_t{0});
-    case GALLEY_I32: return number(int32_t{0});
-    case GALLEY_U32: return number(uint32_t{0});
-    case GALLEY_I16: return number(int16_t{0});
-    case GALLEY_U16: return number(uint16_t{0});
-    case GALLEY_I8: return number(int8_t{0});
-    default: return number(uint8_t{0});
+  return with_integer(dtype, [&](auto number) {
+    std::memcpy(&number, bytes.data() + static_cast<size_t>(i) * sizeof number, sizeof number);
+    return static_cast<double>(number);
+  });
+}
+
+void Numbers::set(const std::vector<double>& numbers) {
+  if (floating()) {
+    std::vector<std::byte> rounded(numbers.size() * static_cast<size_t>(galley_dtype_bytes(dtype)));
+    convert(rounded.data(), dtype, numbers.data(), GALLEY_F64, count());
+    convert(floats.data(), GALLEY_F64, rounded.data(), dtype, count());
+    return;
   }
+  for (size_t i = 0; i < numbers.size(); ++i)
+    with_integer(dtype, [&](auto number) {
+      number = static_cast<decltype(number)>(numbers[i]);
+      std::memcpy(bytes.data() + i * sizeof number, &number, sizeof number);
+      return 0;
+    });
 }
 
 double unit_of(const NodeOf& node) {
@@ -211,7 +236,7 @@ Result<Numbers> unpacked(const Instruction& code, const Operand& operand, int64_
   Numbers* const outputs[] = {&out};
   AttrList attrs = format.attrs;
   attrs.set("dtype", dtype_text(operand.dtype));
-  TRY_STATUS(call(op, code.name, attrs, 0, 0, length, -1, inputs, outputs));
+  TRY_STATUS(call_reference(op, code.name, attrs, 0, 0, length, -1, inputs, outputs));
   // What reads 16 bits reads them rounded, wherever they are unpacked.
   if (operand.dtype == GALLEY_BF16 || operand.dtype == GALLEY_F16) {
     std::vector<uint16_t> rounded(out.floats.size());
@@ -237,7 +262,7 @@ Result<Numbers> kept_of(const Instruction& code, const Operand& operand, int64_t
   std::vector<Numbers*> outputs;
   for (Numbers& n : components) outputs.push_back(&n);
   Numbers* const inputs[] = {&numbers};
-  TRY_STATUS(call(ops.pack, code.name, operand.format->attrs, 0, 0, length, -1, inputs, outputs));
+  TRY_STATUS(call_reference(ops.pack, code.name, operand.format->attrs, 0, 0, length, -1, inputs, outputs));
   return unpacked(code, operand, length, std::move(components), ops.unpack);
 }
 
@@ -272,7 +297,7 @@ Result<std::vector<Made>> evaluate(const Instruction& code, int64_t length, cons
     }
     for (auto& n : made.inputs) inputs.push_back(n ? &*n : nullptr);
     for (auto& n : made.outputs) outputs.push_back(n ? &*n : nullptr);
-    TRY_STATUS(call(node.op, node.name, node.attrs, node.flags, node.first_row, length, node.block, inputs, outputs));
+    TRY_STATUS(call_reference(node.op, node.name, node.attrs, node.flags, node.first_row, length, node.block, inputs, outputs));
     if (code.links < 2) continue;
     const auto pass_on = [&](const Operand& o, const Numbers& numbers) {
       if (o.present()) in_memory[{o.tensor, o.offset}] = numbers;

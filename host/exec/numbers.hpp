@@ -38,14 +38,21 @@ struct Numbers {
   std::vector<double> floats;
   std::vector<std::byte> bytes;
 
-  static Numbers of(const Operand& operand);  ///< zeros
+  static Numbers of(const Operand& operand);       ///< zeros
+  static Numbers of(uint32_t dtype, Shape shape);  ///< likewise
   static Numbers of(const Operand& operand, std::span<const std::byte> bytes);
   bool floating() const { return !floats.empty() || bytes.empty(); }
   int64_t count() const { return elements(shape); }
   void* data() { return floating() ? static_cast<void*>(floats.data()) : bytes.data(); }
   /// Element i as a number, whatever it is.
   double at(int64_t i) const;
+  /// All of them: floating ones rounded to the dtype.
+  void set(const std::vector<double>& numbers);
 };
+
+/// Calls an op's reference on these operands; null: absent.
+Status call_reference(const galley_op* op, const std::string& name, const AttrList& attributes, uint32_t flags, int64_t first_row,
+                      int64_t length, int64_t block, std::span<Numbers* const> inputs, std::span<Numbers* const> outputs);
 
 /// What nodes of an instruction make: outputs, and inputs that they update. By node.
 struct Made {

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "host/base/json.hpp"
+#include "host/exec/checksum.hpp"
 #include "host/exec/convert.hpp"
 #include "host/plan/check.hpp"
 #include "host/plugins/library.hpp"
@@ -27,6 +28,11 @@ std::vector<std::byte> in_dtype(std::vector<std::byte> bytes, uint32_t from, uin
   bytes.resize(static_cast<size_t>(count * galley_dtype_bytes(to)));
   convert(bytes.data(), to, numbers.data(), GALLEY_F64, count);
   return bytes;
+}
+
+int64_t rows_of(const std::optional<Numbers>& n) {
+  const int64_t columns = !n || n->shape.empty() ? 1 : n->shape.back();
+  return n ? n->count() / std::max<int64_t>(columns, 1) : 1;
 }
 
 }  // namespace
@@ -297,20 +303,31 @@ Status Reference::after_kernel(const Instruction& code, SegmentKind kind, size_t
   for (const Operand& o : code.outputs)
     if (o.present()) kernel.written.emplace_back(&o, TRY(peek(o)));
   for (const auto& [o, now] : kernel.written) TRY_STATUS(check_skipped(*o, now, kind));
+  if (options_.scope.trace) {
+    Checksum sum;
+    for (const auto& [o, now] : kernel.written) sum.add(now);
+    options_.scope.trace->steps.push_back({place_text(program_, kind, index) + (code.strategy.empty() ? "" : " of " + code.strategy) +
+                                               ", kernel '" + code.kernel->name + "' of plugin '" + plugin_of(code.kernel) + "',",
+                                           sum.value()});
+  }
   const galley_op* none = code.op ? without_reference(code) : nullptr;
   const std::vector<NodeOf> nodes = code.op ? nodes_of(code) : std::vector<NodeOf>();
   for (const NodeOf& node : nodes)
     for (size_t k = 0; k < node.outputs.size() && k < node.op->n_outputs; ++k)
       if (const Operand& o = node.outputs[k]; o.present() && kernel.access(o) == GALLEY_WRITE)
         TRY_STATUS(check_lost(o, *node.op->outputs[k], kind));
+  for (const NodeOf& node : nodes)
+    if (kind == SegmentKind::Load) TRY_STATUS(check_promise(node, kernel));
   if (!code.op || none) {
     ++options_.report->without[none ? none->name : code.kernel->op];
-  } else {
+  } else if (!options_.scope.computes || options_.scope.computes(code)) {
     ++options_.report->segments[segment_names[static_cast<size_t>(kind)]];
     const Reading read = [&](const Operand& o) -> Result<Numbers> { return Numbers::of(o, bytes_of(o)); };
     const int ways = can_move(nodes) ? kMoved : 0;
     for (int way = 0; way <= ways; ++way) kernel.ways.push_back(TRY(evaluate(code, program_.length, read, options_.formats, way)));
     for (size_t n = 0; n < nodes.size(); ++n) TRY_STATUS(check_node(code, nodes[n], n, kernel));
+    for (size_t n = 0; n < nodes.size() && kind == SegmentKind::Micro && !code.recomputed; ++n)
+      if (options_.scope.rules && nodes[n].op->gradient) TRY_STATUS(check_rule(nodes[n], kernel.ways[0][n].inputs));
   }
   for (const auto& [o, now] : kernel.written) keep(*o, now, kind, index, clock_);
   return ok();
@@ -323,6 +340,80 @@ Status Reference::check_node(const Instruction& code, const NodeOf& node, size_t
   for (size_t k = 0; k < node.outputs.size(); ++k)
     if (node.outputs[k].present()) TRY_STATUS(check_numbers(code, node, node.outputs[k], k, kernel, number));
   return ok();
+}
+
+/// One node of each kind: its op, attributes and shapes. The numbers are the run's, a little aside of where they are, so that none lies on
+/// an edge, as zeros of a new adapter do.
+Status Reference::check_rule(const NodeOf& node, const Values& inputs) {
+  constexpr double kAside = 1e-3, kMostFlops = 4e7;
+  constexpr int64_t kMostNumbers = 1'000'000;
+  LoneNode lone;
+  lone.op = node.op;
+  lone.name = node.name;
+  for (const galley_attr* attr : node.attrs.view())  // the host differentiates in F32, and casts afterwards
+    if (!galley_same_text(attr->name, "dtype") && !galley_same_text(attr->name, "tf32")) lone.attrs.set(*attr);
+  lone.flags = node.flags;
+  lone.first_row = node.first_row;
+  lone.length = program_.length;
+  lone.block = node.block;
+  std::string kind = std::string(node.op->name) + lone.attrs.key();
+  std::mt19937_64 random(checksum(node.name));
+  int64_t numbers = 0;
+  double products = 1;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    lone.inputs.push_back(inputs[i]);
+    kind += inputs[i] ? shape_text(inputs[i]->shape) : "-";
+    if (!inputs[i]) continue;
+    numbers += inputs[i]->count();
+    products = std::max(products, static_cast<double>(inputs[i]->count()) * (i == 1 ? static_cast<double>(rows_of(inputs[0])) : 1));
+    Numbers& n = *lone.inputs.back();
+    if (!n.floating()) continue;
+    n.dtype = GALLEY_F32;
+    const galley_operand_rule* rule = input_rule(node.op, i);
+    if (!rule || rule->flags & GALLEY_OPERAND_NO_GRADIENT) continue;
+    double size = 0;
+    for (const double x : n.floats) size += std::isfinite(x) ? x * x : 0;
+    size = size > 0 ? std::sqrt(size / static_cast<double>(n.floats.size())) : 1;
+    for (double& x : n.floats) x += kAside * size * std::uniform_real_distribution(-1.0, 1.0)(random);
+  }
+  if (!rules_.insert(kind).second) return ok();
+  if (numbers > kMostNumbers || products > kMostFlops) {
+    options_.report->no_rule[node.op->name] = "it has too many numbers here";
+    return ok();
+  }
+  const GradientCheck check = TRY(check_gradient(lone, Depth::Once, options_.ops, random));
+  if (!check.unchecked.empty()) options_.report->no_rule[node.op->name] = check.unchecked;
+  else ++options_.report->rules;
+  if (check.faults.empty()) return ok();
+  options_.report->fault = ReferenceReport::Fault::Rule;
+  const GradientFault& fault = check.faults.front();
+  return plugin_error("plugin '" + plugin_of(node.op) + "': the gradient rule of op '" + node.op->name + "', node '" + node.name + "'" +
+                      (fault.input.empty() ? "" : ", " + fault.input) + ": " + fault.sentence);
+}
+
+/// What a format keeps of a tensor that has just been packed.
+Status Reference::check_promise(const NodeOf& node, const Kernel& kernel) {
+  const std::optional<PackedFormat> format = options_.packed_by ? options_.packed_by(node.op) : std::nullopt;
+  if (!format || !format->unpack || !format->unpack->reference || node.inputs.empty() || !node.inputs[0].present()) return ok();
+  const FormatPromise* promise = promise_for(format->promises, *node.op, node.attrs);
+  if (!promise) return ok();
+  const Numbers was = Numbers::of(node.inputs[0], bytes_of(node.inputs[0]));
+  std::vector<std::optional<Numbers>> components;
+  for (const Operand& o : node.outputs) components.push_back(o.present() ? std::optional(Numbers::of(o, kernel.now(o))) : std::nullopt);
+  std::vector<Numbers*> inputs;
+  for (auto& n : components) inputs.push_back(n ? &*n : nullptr);
+  Numbers kept = Numbers::of(GALLEY_F32, node.inputs[0].shape);
+  Numbers* const outputs[] = {&kept};
+  AttrList attrs = node.attrs;
+  attrs.set("dtype", dtype_text(GALLEY_F32));
+  TRY_STATUS(call_reference(format->unpack, node.name, attrs, 0, 0, program_.length, -1, inputs, outputs));
+  ++options_.report->promises;
+  const std::string broken = broken_promise(*promise, *node.op, node.attrs, was, kept);
+  if (broken.empty()) return ok();
+  options_.report->fault = ReferenceReport::Fault::Promise;
+  options_.report->format = format->name;
+  return plugin_error("plugin '" + plugin_of(node.op) + "': format '" + format->name + "' does not keep what its manifest promises: in '" +
+                      tensor(node.inputs[0].tensor).name + "', " + broken);
 }
 
 /// Operand k of the node, an output or an input that it has updated.
@@ -427,51 +518,6 @@ Status Reference::exported(const std::filesystem::path& directory) {
   }
   exported_.clear();
   return ok();
-}
-
-// ---- What was found --------------------------------------------------------------------------------------------------------------
-
-std::string ReferenceReport::text() const {
-  int64_t outputs = 0, numbers = 0;
-  const Count* worst = nullptr;
-  std::set<std::string> ops;
-  for (const auto& [key, count] : compared) {
-    outputs += count.outputs;
-    numbers += count.numbers;
-    ops.insert(key.first);
-    if (!worst || count.worst > worst->worst) worst = &count;
-  }
-  std::string text = "reference: " + std::to_string(outputs) + " outputs of " + std::to_string(ops.size()) + " ops, " +
-                     std::to_string(numbers) + " numbers, " + std::to_string(copies) + " copies and " + std::to_string(files) +
-                     " tensors of files are right";
-  if (worst) {
-    char share[32];
-    std::snprintf(share, sizeof share, "%.2f", worst->worst);
-    text += std::string("; the largest error is ") + share + " of its bound, in " + worst->at;
-  }
-  for (const auto& [op, n] : without) text += "; op '" + op + "' has no reference (" + std::to_string(n) + " times)";
-  return text;
-}
-
-std::string ReferenceReport::json() const {
-  const auto counts = [](const std::map<std::string, int64_t>& of) {
-    Table out;
-    for (const auto& [name, n] : of) out[name] = Value(n);
-    return Value(std::move(out));
-  };
-  std::map<std::string, Table> ops;
-  for (const auto& [key, count] : compared)
-    ops[key.first][dtype_text(key.second)] = Value(Table{
-        {"outputs", Value(count.outputs)}, {"numbers", Value(count.numbers)}, {"worst", Value(count.worst)}, {"at", Value(count.at)}});
-  Table by_op;
-  for (auto& [op, dtypes] : ops) by_op[op] = Value(std::move(dtypes));
-  return to_json(Value(Table{{"copies", Value(copies)},
-                             {"files", Value(files)},
-                             {"segments", counts(segments)},
-                             {"without", counts(without)},
-                             {"ops", Value(std::move(by_op))}}),
-                 1) +
-         "\n";
 }
 
 }  // namespace galley

@@ -20,8 +20,9 @@
 #include <string>
 #include <vector>
 
+#include "host/exec/format_promise.hpp"
+#include "host/exec/gradients.hpp"
 #include "host/exec/machine.hpp"
-#include "host/exec/numbers.hpp"
 #include "host/plan/stamps.hpp"
 
 namespace galley {
@@ -37,15 +38,47 @@ struct ReferenceReport {
   std::map<std::string, int64_t> without;                      ///< instructions whose op has no reference, by op
   std::map<std::string, int64_t> segments;                     ///< instructions that were compared, by segment
   int64_t copies = 0, files = 0;
+  int64_t rules = 0;                           ///< gradient rules that were held, one for each kind of node
+  std::map<std::string, std::string> no_rule;  ///< of nodes whose rule was not held: by op, why
+  int64_t promises = 0;                        ///< tensors that were held against what their format promises
+  /// What was wrong, where it was neither a kernel's numbers nor the program's memory.
+  enum class Fault : uint8_t { Other, Rule, Promise } fault = Fault::Other;
+  std::string format;  ///< Promise: whose
 
   /// "reference: 1,234 outputs …": one line.
   std::string text() const;
   std::string json() const;
 };
 
+/// The format whose pack op this is.
+struct PackedFormat {
+  std::string name;
+  const galley_op* unpack = nullptr;
+  std::vector<const FormatPromise*> promises;
+};
+
+/// What an instruction has left, for runs that are to leave the same.
+struct Footprints {
+  struct Step {
+    std::string place;   ///< "update, 'step of w', of adamw (recipe.lua:9), kernel …"
+    uint64_t bytes = 0;  ///< a checksum of what it has written
+  };
+  std::vector<Step> steps;
+};
+
+/// What reference mode looks at.
+struct ReferenceScope {
+  bool rules = false;                                     ///< gradient rules too, by finite differences (gradients.hpp)
+  std::function<bool(const Instruction&)> computes = {};  ///< given: which instructions are computed again; of others, bytes are kept
+  Footprints* trace = nullptr;                            ///< given: takes what each kernel has written
+};
+
 struct ReferenceOptions {
   ReferenceReport* report = nullptr;  ///< null: no reference mode
   FindFormat formats = {};
+  ReferenceScope scope = {};
+  OpLookup ops = {};                                                            ///< for gradient rules
+  std::function<std::optional<PackedFormat>(const galley_op*)> packed_by = {};  ///< for promises; none: it packs nothing
 };
 
 class Reference {
@@ -107,6 +140,8 @@ class Reference {
   void keep(const Operand& o, std::span<const std::byte> bytes, SegmentKind kind, size_t index, int64_t made);
   Status after_kernel(const Instruction& code, SegmentKind kind, size_t index, bool later);
   Status check_node(const Instruction& code, const NodeOf& node, size_t number, const Kernel& kernel);
+  Status check_rule(const NodeOf& node, const Values& inputs);
+  Status check_promise(const NodeOf& node, const Kernel& kernel);
   Status check_numbers(const Instruction& code, const NodeOf& node, const Operand& o, size_t k, const Kernel& kernel, size_t number);
   Status check_clone(const Instruction& code, const NodeOf& node, const Operand& o, size_t k, const Numbers& expected,
                      std::span<const Numbers* const> moved, Rounding rounding);
@@ -126,6 +161,7 @@ class Reference {
   std::set<std::string> cloned_;                                                ///< names of nodes that are recomputed
   std::map<std::pair<std::string, size_t>, std::vector<std::byte>> originals_;  ///< what they made in forward
   std::vector<std::pair<const Instruction*, std::vector<std::byte>>> exported_;
+  std::set<std::string> rules_;  ///< kinds of nodes whose rule has been held
   int64_t clock_ = 0, segment_begin_ = 0, window_begin_ = 0;
 };
 

@@ -32,7 +32,8 @@ struct CompileOptions {
   bool evaluates = true;      ///< Train: a validation segment is wanted
   bool exports = true;        ///< Train: an export segment is wanted
   bool merges = false;        ///< what strategies have added to the model is saved as part of its weights
-  bool frozen = false;        ///< Evaluate: no parameter is trainable, whatever is claimed
+  /// Evaluate: of all parameters that are claimed to be trained, only these are; none given: all of them.
+  std::optional<std::set<std::string>> trainable = {};
   uint32_t export_dtype = 0;  ///< of the numbers in the files that it writes; 0: that in which they are kept
   /// The dtype of the files from which the model comes, in which one is saved that something is merged into; 0: it is none of F32, BF16, F16.
   std::function<uint32_t()> base_dtype = [] { return uint32_t{0}; };

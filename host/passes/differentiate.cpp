@@ -5,8 +5,8 @@
 #include <map>
 
 #include "galley/op.h"
+#include "host/passes/gradient_rule.hpp"
 #include "host/passes/passes.hpp"
-#include "host/plugins/abi.hpp"
 
 namespace galley {
 namespace {
@@ -65,29 +65,31 @@ class Differentiator {
 
   Status step(galley_node n) {
     const GraphNode& node = graph_.node(n);
-    std::vector<galley_tensor> d_outputs(node.outputs.size(), 0);
+    GradientCall call;
+    call.node = n;
+    call.d_outputs.assign(node.outputs.size(), 0);
     bool arrives = node.op->flags & GALLEY_OP_LOSS;
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       if (const auto it = pending_.find(node.outputs[i]); node.outputs[i] && it != pending_.end()) {
-        d_outputs[i] = it->second;
+        call.d_outputs[i] = it->second;
         arrives = true;
       }
     }
-    std::vector<uint8_t> need(node.inputs.size(), 0);
+    call.need.assign(node.inputs.size(), 0);
     bool any = false;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      need[i] = input_needs(node, i);
-      any = any || need[i];
+      call.need[i] = input_needs(node, i);
+      any = any || call.need[i];
     }
     if (!arrives || !any) return ok();
     if (!node.op->gradient)
       return recipe_error("op '" + std::string(node.op->name) + "' of node '" + node.name + "' has no gradient, and one is needed");
 
     // What each rule may add into: the parameter's buffer, or the gradient at hand when no other tensor still waits for it.
-    std::vector<galley_tensor> d_inputs(node.inputs.size(), 0);
-    std::vector<uint8_t> accumulate(node.inputs.size(), 0);
+    call.d_inputs.assign(node.inputs.size(), 0);
+    call.accumulate.assign(node.inputs.size(), 0);
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (!need[i]) continue;
+      if (!call.need[i]) continue;
       const galley_tensor t = node.inputs[i];
       galley_tensor into = 0;
       bool adds = false;
@@ -98,36 +100,21 @@ class Differentiator {
         into = p->second;
         adds = true;
       }
-      for (const galley_tensor d : d_outputs)
+      for (const galley_tensor d : call.d_outputs)
         if (into && d == into) into = 0;
       for (size_t k = 0; k < i; ++k)
-        if (into && d_inputs[k] == into) into = 0;
-      d_inputs[i] = into;
-      accumulate[i] = into && adds;
+        if (into && call.d_inputs[k] == into) into = 0;
+      call.d_inputs[i] = into;
+      call.accumulate[i] = into && adds;
     }
-    const std::vector<galley_tensor> offered = d_inputs;
+    const std::vector<galley_tensor> offered = call.d_inputs;
 
     const Graph::As as(graph_, {Section::Backward, no_use, node.block, n, node.name + "."});
-    const size_t before = graph_.node_count();
-    const Status built =
-        call_plugin(Caller{owner_of(node.op)}, "gradient of op '" + std::string(node.op->name) + "', node '" + node.name + "'",
-                    [&](galley_error* error) {
-                      auto call = new_struct<galley_gradient_call>();
-                      call.node = n;
-                      call.d_outputs = d_outputs.data();
-                      call.need = need.data();
-                      call.d_inputs = d_inputs.data();
-                      call.accumulate = accumulate.data();
-                      call.n_inputs = static_cast<uint32_t>(node.inputs.size());
-                      call.n_outputs = static_cast<uint32_t>(node.outputs.size());
-                      return node.op->gradient(node.op->self, Graph::verbs(), graph_.handle(), &call, error);
-                    });
-    if (!built) return plugin_error(built.error().cause, built.error().hint);
+    TRY_STATUS(append_gradient(graph_, call));
 
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (!need[i]) continue;
-      const galley_tensor t = node.inputs[i], got = d_inputs[i];
-      TRY_STATUS(check_rule(node, i, got, offered[i], accumulate[i] != 0, before));
+      if (!call.need[i]) continue;
+      const galley_tensor t = node.inputs[i], got = call.d_inputs[i];
       if (const auto b = buffers_.find(t); b != buffers_.end()) {
         if (got != b->second) TRY_STATUS(join(c_.roles.copy, {got}, {b->second}, written_[t]));
         written_[t] = true;
@@ -136,7 +123,7 @@ class Differentiator {
       const auto p = pending_.find(t);
       if (p == pending_.end()) {
         set(t, got);
-      } else if (got != p->second || !accumulate[i] || got != offered[i]) {
+      } else if (got != p->second || !call.accumulate[i] || got != offered[i]) {
         std::vector<galley_tensor> sum = {0};
         TRY_STATUS(join(c_.roles.add, {p->second, got}, &sum, false));
         set(t, sum[0]);
@@ -157,28 +144,6 @@ class Differentiator {
   }
   Status join(const galley_op* op, std::vector<galley_tensor> inputs, std::vector<galley_tensor> outputs, bool accumulate) {
     return join(op, std::move(inputs), &outputs, accumulate);
-  }
-
-  /// What a rule hands out for input i must be a gradient of it: another shape would be copied over its neighbours, and what no node has
-  /// written holds whatever lay there.
-  Status check_rule(const GraphNode& node, size_t i, galley_tensor got, galley_tensor offered, bool adds, size_t before) {
-    const GraphTensor& x = graph_.tensor(node.inputs[i]);
-    const std::string who =
-        "plugin '" + owner_of(node.op) + "': the gradient rule of op '" + node.op->name + "', node '" + node.name + "', ";
-    const std::string what = "input " + std::to_string(i) + " ('" + x.name + "')";
-    if (!got) return plugin_error(who + "hands out nothing for " + what);
-    if (!graph_.has(got)) return plugin_error(who + "hands out something that is no tensor for " + what);
-    const GraphTensor& g = graph_.tensor(got);
-    if (g.shape != x.shape || g.dtype != x.dtype)
-      return plugin_error(who + "hands out " + type_text(g) + " for " + what + ", which is " + type_text(x));
-    if (got != offered) return ok();
-    for (galley_node n = before + 1; n <= graph_.node_count(); ++n) {
-      const GraphNode& made = graph_.node(n);
-      for (size_t k = 0; k < made.outputs.size(); ++k)
-        if (made.outputs[k] == got && chosen(made.accumulate, k) == adds) return ok();
-    }
-    return plugin_error(who + "hands out '" + g.name + "' for " + what + ", but none of its nodes " + (adds ? "adds to" : "writes") +
-                        " it");
   }
 
   Compilation& c_;

@@ -28,7 +28,7 @@ struct Answer {
 };
 
 Status take_trainable(const Answer& a) {
-  if (a.c.options.frozen) return ok();
+  if (const auto& only = a.c.options.trainable; only && !only->contains(a.name)) return ok();
   if (a.said.claimed && !a.said.number) return ok();
   if (a.said.claimed && a.said.number == GALLEY_TRAINABLE_WRITTEN) {
     a.tensor().flags |= GALLEY_TENSOR_WRITTEN;

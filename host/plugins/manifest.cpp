@@ -146,6 +146,7 @@ class Reader {
   std::map<std::string, List> read_when(const toml::table& table, const StrategySpec& strategy);
   Against read_against(const toml::table& table, const StrategySpec& strategy);
   std::vector<MeasuredLoss> read_losses(const toml::table& table, const StrategySpec& strategy);
+  FormatPromise read_promise(const toml::table& table, const Manifest& manifest);
 
   std::filesystem::path file_;
   std::optional<Error> error_;
@@ -174,7 +175,7 @@ Result<Manifest> Reader::read(const toml::table& root) {
   const std::string other = abi_problem(out.abi_major, out.abi_minor);
   if (other.empty())
     only(root, "the manifest",
-         {"id", "version", "summary", "state_version", "abi", "requires", "library", "kernels", "provides", "strategy"});
+         {"id", "version", "summary", "state_version", "abi", "requires", "library", "kernels", "provides", "promise", "strategy"});
   out.version = string(root, "version", "the manifest", true);
   out.summary = string(root, "summary", "the manifest");
   out.state_version = exact<int64_t>(root, "state_version", "a whole number").value_or(1);
@@ -208,6 +209,7 @@ Result<Manifest> Reader::read(const toml::table& root) {
       fail(*node, "'provides' must be a table: [provides]");
     }
   }
+  each(root, "promise", [&](const toml::table& table) { out.promises.push_back(read_promise(table, out)); });
   each(root, "strategy", [&](const toml::table& table) {
     StrategySpec strategy = read_strategy(table);
     if (out.strategy(strategy.name)) fail(table, "two strategies are called '" + strategy.name + "'");
@@ -217,6 +219,44 @@ Result<Manifest> Reader::read(const toml::table& root) {
   // What a later version of the format means is not known here: its number is the trouble, not its keys.
   if (!other.empty()) return plugin_error(Place{file_.string(), line_of(*root.get("abi"))}.text() + ": the plugin " + other);
   return *error_;
+}
+
+FormatPromise Reader::read_promise(const toml::table& table, const Manifest& manifest) {
+  FormatPromise out;
+  const std::string where = "[[promise]]";
+  only(table, where, {"format", "block", "within", "largest", "group", "of_group", "when"});
+  out.format = string(table, "format", where, true);
+  if (!error_ && std::ranges::find(manifest.formats, out.format) == manifest.formats.end())
+    fail(*table.get("format"), "'format' names '" + out.format + "', which is not among the formats that [provides] lists");
+  const auto number = [&](const char* key, double otherwise) {
+    const toml::node* node = table.get(key);
+    double value = otherwise;
+    if (node && (!toml_value(*node).number(&value) || !(value >= 0)))
+      fail(*node, std::string("'") + key + "' must be a number of at least 0");
+    return value;
+  };
+  out.within = number("within", 0);
+  out.largest = number("largest", out.within);
+  out.of_group = number("of_group", 0);
+  out.group = exact<int64_t>(table, "group", "a whole number").value_or(0);
+  if (out.group < 0) fail(*table.get("group"), "'group' must be at least 1");
+  if (!table.get("within")) fail(table, "[[promise]] without 'within'");
+  if (const toml::node* block = table.get("block")) {
+    if (const auto count = block->value_exact<int64_t>(); count && *count > 0) out.block = *count;
+    else if (const auto text = block->value_exact<std::string>(); text && !text->empty()) out.block_of = *text == "row" ? "" : *text;
+    else fail(*block, "'block' must be a number of at least 1, \"row\", or an attribute's name");
+  } else {
+    fail(table, "[[promise]] without 'block'");
+  }
+  if (const toml::node* when = table.get("when"); when && when->as_table()) {
+    for (const auto& [name, wanted] : *when->as_table()) {
+      const Value given = toml_value(wanted);
+      out.when[std::string(name.str())] = given.as<List>() ? *given.as<List>() : List{given};
+    }
+  } else if (when) {
+    fail(*when, "'when' must be a table");
+  }
+  return out;
 }
 
 StrategySpec Reader::read_strategy(const toml::table& table) {
@@ -406,10 +446,19 @@ Against Reader::read_against(const toml::table& table, const StrategySpec& strat
       fail(*entry->get("batch"), "'batch' names '" + out.batch + "', which is no integer option of " + strategy.name);
   }
   if (const toml::node* within = entry->get("within")) {
-    double bound = 0;
-    if (!toml_value(*within).number(&bound) || !(bound > 0)) fail(*within, "'within' must be a number above 0");
-    else if (strategy.exactness != Exactness::Approximate) fail(*within, "'within' is of strategies that are 'approximate'");
-    out.within = bound;
+    const auto bound = [&](const toml::node& at) -> std::optional<double> {
+      double number = 0;
+      if (!toml_value(at).number(&number) || !(number > 0)) fail(at, "'within' must be a number above 0");
+      else if (strategy.exactness != Exactness::Approximate) fail(at, "'within' is of strategies that are 'approximate'");
+      return number;
+    };
+    if (const toml::table* each_one = within->as_table()) {
+      only(*each_one, "'within' of " + strategy.name, {"loss", "gradients"});
+      if (const toml::node* loss = each_one->get("loss")) out.within_loss = bound(*loss);
+      if (const toml::node* gradients = each_one->get("gradients")) out.within = bound(*gradients);
+    } else {
+      out.within = out.within_loss = bound(*within);
+    }
   }
   out.when = read_when(*entry, strategy);
   out.unless = strings(*entry, "unless");
@@ -469,10 +518,16 @@ std::string Against::text() const {
     case Arm::Instead: out = "the same recipe with " + strategy; break;
   }
   if (!batch.empty()) out += ", whose batch is `" + batch + "` times as large";
-  if (within) {
-    char number[32];
-    std::snprintf(number, sizeof number, "%g", *within);
-    out += std::string(", within ") + number;
+  const auto number = [](double x) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%g", x);
+    return std::string(text);
+  };
+  if (within && within_loss && *within == *within_loss) {
+    out += ", within " + number(*within);
+  } else {
+    if (within_loss) out += ", losses within " + number(*within_loss);
+    if (within) out += ", gradients within " + number(*within);
   }
   for (const auto& [name, any] : when) {
     out += ", if `" + name + "` is ";

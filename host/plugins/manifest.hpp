@@ -21,6 +21,15 @@
 //   formats = []
 //   devices = []
 //
+//   [[promise]]                       # optional: how near numbers in a format lie to those that were packed; `galley certify` holds it
+//   format = "example"
+//   block = 64                        # numbers of a block: how many, "row", or an attribute of the format that says it
+//   within = 0.01                     # each number lies so near, as a share of the largest magnitude of its block
+//   largest = 0.001                   # and that largest number itself so near; the default is `within`
+//   group = 256                       # optional: the scales of so many blocks share one of theirs,
+//   of_group = 0.01                   # and each is off by such a share of how far one of them is from the tensor's mean scale
+//   when = { double = [1] }           # optional: only with one of these values of the format's attributes
+//
 //   [[strategy]]
 //   name = "example"
 //   summary = "A step against the gradient"
@@ -33,8 +42,9 @@
 //                                     # or a table: { arm = "without" } for these, or { instead = "other" } for the recipe with that
 //                                     # strategy in its place, and the options that both have. More of its keys:
 //                                     #   batch = "steps"           the other recipe's batch is so many times as large, as this option says
-//                                     #   within = 0.1              of "approximate": the most that losses and gradients may differ,
-//                                     #                             and updates where gradients are the same
+//                                     #   within = 0.1              of "approximate": the most that losses, and the middle one of all
+//                                     #                             gradients, may differ, relatively, and updates where gradients are
+//                                     #                             the same; or a table: { loss = 0.1, gradients = 0.5 }
 //                                     #   when = { option = [1] }   only then; unless = ["path"]: only where these options are not given
 //   loss = 0.141                      # optional: by how many nats the loss was higher with it, of a measurement that its page names; or by
 //                                     # options, the first that holds: [{ nats = 0.19, when = { type = "fp4" } }, { nats = 0.14 }]
@@ -85,11 +95,12 @@ struct FacetRule {
 struct Against {
   enum class Arm : uint8_t { None, Without, Gradients, Start, Instead };
   Arm arm = Arm::None;
-  std::string strategy;              ///< Instead: the other one
-  std::string batch;                 ///< the option by which the other recipe's batch is multiplied; "": none
-  std::optional<double> within;      ///< the most that losses, gradients and updates may differ, relatively; none: not bounded
-  std::map<std::string, List> when;  ///< as a facet's
-  std::vector<std::string> unless;   ///< options that are not given
+  std::string strategy;               ///< Instead: the other one
+  std::string batch;                  ///< the option by which the other recipe's batch is multiplied; "": none
+  std::optional<double> within;       ///< the most that gradients, or updates, may differ, relatively; none: not bounded
+  std::optional<double> within_loss;  ///< likewise of a loss
+  std::map<std::string, List> when;   ///< as a facet's
+  std::vector<std::string> unless;    ///< options that are not given
 
   /// `options`: every option with its value, defaults included; `given`: those of the recipe.
   bool holds(const Table& options, const Table& given) const;
@@ -120,6 +131,18 @@ struct StrategySpec {
   double loss(const Table& given) const;
 };
 
+/// How near numbers in a format lie to those that were packed into it, block by block.
+struct FormatPromise {
+  std::string format;
+  int64_t block = 0;                 ///< numbers of a block; 0: each row is one, or `block_of` says it
+  std::string block_of;              ///< an attribute of the format; "": none
+  double within = 0;                 ///< of every number, as a share of the largest magnitude of its block
+  double largest = 0;                ///< likewise of that one
+  int64_t group = 0;                 ///< so many blocks have scales that share one; 0: none do
+  double of_group = 0;               ///< of that one, as far as the largest magnitudes differ from their mean
+  std::map<std::string, List> when;  ///< attribute → any of these
+};
+
 struct KernelLibrary {
   std::string device;
   std::string isa;      ///< empty: every machine
@@ -146,6 +169,7 @@ struct Manifest {
   std::vector<KernelLibrary> kernel_libraries;
   std::vector<Requirement> requirements;
   std::vector<std::string> ops, kernels, formats, devices;  ///< [provides]
+  std::vector<FormatPromise> promises;
   std::vector<StrategySpec> strategies;
 
   std::filesystem::path folder() const { return file.parent_path(); }

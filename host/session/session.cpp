@@ -62,6 +62,25 @@ Result<std::unique_ptr<Source>> open_source(const Study& study, PrepareProgress 
   return open_data(study.data, study.recipe.data, study.recipe, study.program.vocabulary, windows, options);
 }
 
+namespace {
+
+/// Of the plugins that have been loaded.
+std::optional<PackedFormat> packed_by(const Study& study, const galley_op* op) {
+  for (const auto& plugin : study.plugins->all()) {
+    if (!plugin->library || plugin->manifest.promises.empty()) continue;
+    for (const galley_format* format : plugin->library->formats) {
+      if (!format->pack_op || !galley_same_text(format->pack_op, op->name) || study.plugins->op(op->name).table != op) continue;
+      PackedFormat out = {format->name, study.plugins->op(format->unpack_op).table, {}};
+      for (const FormatPromise& promise : plugin->manifest.promises)
+        if (promise.format == format->name) out.promises.push_back(&promise);
+      return out;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Session>> Session::open(const Study& study, std::unique_ptr<Source> source, const SessionOptions& options) {
   TRY_STATUS(check_files(study.program, study.graph->ignored_files));
   // A device that works by itself has threads of its own; the host's are then as many as there are processors.
@@ -75,13 +94,18 @@ Result<std::unique_ptr<Session>> Session::open(const Study& study, std::unique_p
   executor.timed = options.timed;
   executor.choices = options.choices;
   executor.loading = options.loading;
-  executor.reference = {options.reference, [&study](const std::string& name) -> FormatOps {
-                          const auto found = study.plugins->format(name);
-                          if (!found) return {};
-                          const auto op = [&](const char* text) { return text ? study.plugins->op(text).table : nullptr; };
-                          const bool nearest = !(found.table->flags & GALLEY_FORMAT_STOCHASTIC);
-                          return {nearest ? op(found.table->pack_op) : nullptr, op(found.table->unpack_op)};
-                        }};
+  executor.shift = options.shift;
+  executor.reference.report = options.reference;
+  executor.reference.scope = options.scope;
+  executor.reference.ops = [&study](std::string_view name) { return study.plugins->op(name).table; };
+  executor.reference.formats = [&study](const std::string& name) -> FormatOps {
+    const auto found = study.plugins->format(name);
+    if (!found) return {};
+    const auto op = [&](const char* text) { return text ? study.plugins->op(text).table : nullptr; };
+    const bool nearest = !(found.table->flags & GALLEY_FORMAT_STOCHASTIC);
+    return {nearest ? op(found.table->pack_op) : nullptr, op(found.table->unpack_op)};
+  };
+  executor.reference.packed_by = [&study](const galley_op* op) { return packed_by(study, op); };
   out->executor_ = TRY(Executor::create(study.program, study.plan, study.target, *study.device.table, executor));
   if (out->source_) TRY_STATUS(out->source_->load(out->bytes_of(study.program.corpus)));
   TRY_STATUS(out->executor_->load());
@@ -415,10 +439,10 @@ Status Session::save(const std::filesystem::path& states, int64_t keep) {
   return ok();
 }
 
-Result<double> Session::gradients() {
+Result<double> Session::gradients(int64_t number) {
   const Program& program = study_.program;
   WindowBuffer window = {layout_of(study_), bytes_of(program.window), -1, 0, 0, 0};
-  TRY_STATUS(source_->fill(0, window));
+  TRY_STATUS(source_->fill(number, window));
   TRY_STATUS(executor_->begin_step({1, window.valid_tokens}));
   for (int64_t m = 0; m < window.micro_batches; ++m) {
     TRY_STATUS(feed(window, m));
@@ -430,9 +454,9 @@ Result<double> Session::gradients() {
   return window.valid_tokens ? sum / static_cast<double>(window.valid_tokens) : 0.0;
 }
 
-Status write_gradients(Session& session, NewFile& file) {
+Status write_gradients(Session& session, NewFile& file, int64_t window) {
   const Program& program = session.study().program;
-  const double loss = TRY(session.gradients());
+  const double loss = TRY(session.gradients(window));
   std::map<std::string, TensorId> tensors;
   for (const Trained& t : program.trained) tensors["grad." + t.name] = t.gradient;
   if (program.logits != no_tensor) tensors["logits"] = program.logits;

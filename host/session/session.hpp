@@ -28,6 +28,8 @@ struct SessionOptions {
   Choices* choices = nullptr;                                     ///< see ExecutorOptions
   std::function<Status(int64_t done, int64_t all)> loading = {};  ///< see ExecutorOptions
   ReferenceReport* reference = nullptr;                           ///< given: reference mode
+  ReferenceScope scope = {};                                      ///< of it
+  int64_t shift = 0;                                              ///< see ExecutorOptions
 };
 
 /// One thread. After an error only destruction is safe.
@@ -67,8 +69,8 @@ class Session {
   const Scores* scores() const { return scores_ ? &*scores_ : nullptr; }
   /// Whether there is validation data.
   bool evaluates() const { return source_ && source_->validation_batches() > 0; }
-  /// Forward and backward of the first window, without an update; its mean loss. The gradients then lie in their tensors.
-  Result<double> gradients();
+  /// Forward and backward of a window, the first one being 0, without an update; its mean loss. The gradients then lie in their tensors.
+  Result<double> gradients(int64_t window = 0);
   /// Saves a state to continue from, into the folder of states; the newest `keep` stay.
   Status save(const std::filesystem::path& states, int64_t keep);
   /// What validations have said so far, which states keep.
@@ -138,7 +140,7 @@ class Session {
   double aside_ = 0;    ///< seconds of validation and saving since
 };
 
-/// Writes loss, grad.* and, where the study kept them, logits of the first window as a safetensors file.
-Status write_gradients(Session& session, NewFile& file);
+/// Writes loss, grad.* and, where the study kept them, logits of a window, the first one being 0, as a safetensors file.
+Status write_gradients(Session& session, NewFile& file, int64_t window = 0);
 
 }  // namespace galley

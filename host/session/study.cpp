@@ -387,7 +387,7 @@ CompileOptions compile_options(const Study& s, const StudyOptions& options, bool
   out.evaluates = s.recipe.validate.every > 0 && s.data.validation;
   out.exports = s.recipe.save.final;
   out.merges = options.merges;
-  out.frozen = options.frozen;
+  out.trainable = options.trainable;
   out.export_dtype = dtype_named(options.export_dtype.empty() ? s.recipe.save.dtype : options.export_dtype);
   out.base_dtype = [&model = s.recipe.model] { return base_dtype(model); };
   out.head_rows = options.head_rows > 0 ? options.head_rows : s.recipe.head_rows;

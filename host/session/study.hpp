@@ -59,7 +59,8 @@ struct StudyOptions {
   bool of_run = false;                ///< a run has saved what it has trained: weights that the model's files lack do not begin anew
   std::filesystem::path directory;    ///< what relative paths in `sets` start from; "": the current directory
   std::function<void(Recipe&)> edit;  ///< changes the recipe once it has been read; it then says steps and no epochs
-  bool frozen = false;                ///< Evaluate: as if no parameter were to be trained
+  /// Evaluate: of the parameters that are to be trained, only these are; not given: all of them.
+  std::optional<std::set<std::string>> trainable = {};
 };
 
 /// Owns all of it. Nothing in it moves once made.

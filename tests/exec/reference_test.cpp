@@ -207,6 +207,7 @@ TEST_F(ReferenceMode, FindsNothingWhereNothingIsWrong) {
       EXPECT_LE(report.compared.at({"descend", GALLEY_F32}).worst, 1);
       EXPECT_EQ(report.files, 1);
       EXPECT_TRUE(report.text().starts_with("reference: ")) << report.text();
+      EXPECT_NE(report.text().find("; not covered: gradient rules"), std::string::npos) << report.text();
       EXPECT_NE(report.json().find("\"descend\""), std::string::npos);
     }
 }

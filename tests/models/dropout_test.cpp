@@ -3,7 +3,8 @@
 
 #include <cmath>
 
-#include "tests/models/tape.hpp"
+#include "host/exec/gradients.hpp"
+#include "tests/models/harness.hpp"
 
 namespace galley::test {
 namespace {
@@ -100,19 +101,23 @@ TEST_F(Dropout, ChangesWithSeedWindowAndName) {
 }
 
 TEST_F(Dropout, RepeatsItsMaskOnTheWayBack) {
-  Problem p = problem(2, 5, 33, 6);
-  run_reference(p);
-  Tape tape(models());
-  std::vector<galley_tensor> inputs, outputs;
-  const galley_node node = tape.forward(p, &inputs, &outputs);
-  const galley_tensor dy = tape.tensor({GALLEY_F32, {2, 5, 33}, std::vector<double>(330, 1.0)});
-  const uint8_t need[2] = {1, 0}, accumulate[2] = {0, 0};
-  galley_tensor d_inputs[2] = {0, 0};
-  const galley_gradient_call call = {sizeof call, 1, node, &dy, need, d_inputs, accumulate, 2, 1, 0};
-  galley_error error = GALLEY_ERROR_INIT;
-  ASSERT_EQ(p.op->gradient(p.op->self, Tape::verbs(), tape.handle(), &call, &error), GALLEY_OK) << error.text;
-  tape.evaluate();
-  EXPECT_EQ(tape.value(d_inputs[0]).values, p.outputs[0]->values);
+  std::mt19937_64 random;
+  LoneNode node;
+  node.op = models().op("dropout");
+  node.name = "h.0.drop";
+  node.attrs.set("p", rate);
+  node.flags = GALLEY_NODE_TRAINING;
+  node.length = 5;
+  Numbers x = Numbers::of(GALLEY_F32, {2, 5, 33}), keys = Numbers::of(GALLEY_I64, {4});
+  std::fill(x.floats.begin(), x.floats.end(), 1.0);
+  keys.set({1234, 5, 6, 0});
+  node.inputs = {x, keys};
+  const OpLookup ops = [](std::string_view name) { return models().op(std::string(name)); };
+  const Result<Values> y = outputs_of(node, ops);
+  ASSERT_TRUE(y) << y.error().cause;
+  const Result<Values> dx = gradients_by_rule(node, *y, {x}, 1, {1, 0}, Given::Nothing, ops, random);
+  ASSERT_TRUE(dx) << dx.error().cause;
+  EXPECT_EQ((*dx)[0]->floats, (*y)[0]->floats);
 }
 
 }  // namespace

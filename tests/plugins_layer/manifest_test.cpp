@@ -219,10 +219,43 @@ TEST(Manifest, WhatStrategiesAreHeldAgainst) {
   EXPECT_EQ(wrong("{ arm = \"start\", instead = \"adamw\" }"), "plugin.toml:8: 'against' of s has either an 'arm' or an 'instead'");
   EXPECT_EQ(wrong("{ arm = \"start\", whithin = 1 }"), "plugin.toml:8: unknown key 'whithin' in 'against' of s; did you mean 'within'?");
   EXPECT_EQ(wrong("{ arm = \"start\", within = 1 }"), "plugin.toml:8: 'within' is of strategies that are 'approximate'");
+  EXPECT_EQ(wrong("{ arm = \"start\", within = { size = 1 } }"), "plugin.toml:8: unknown key 'size' in 'within' of s");
+  const auto coarse = parse_manifest(head + "[[strategy]]\nname = \"s\"\nsummary = \"does\"\nexactness = \"approximate\"\n" +
+                                         "against = { arm = \"without\", within = { loss = 0.1, gradients = 0.5 } }\n",
+                                     "plugin.toml");
+  ASSERT_TRUE(coarse.ok()) << coarse.error().cause;
+  EXPECT_EQ(coarse->strategies.at(0).against.text(), "the same recipe without it, losses within 0.1, gradients within 0.5");
   EXPECT_EQ(wrong("{ arm = \"start\", within = 0 }"), "plugin.toml:8: 'within' must be a number above 0");
   EXPECT_EQ(wrong("{ arm = \"without\", batch = \"o\" }"), "plugin.toml:8: 'batch' names 'o', which is no integer option of s");
   EXPECT_EQ(wrong("{ arm = \"without\", unless = [\"o\"] }"), "plugin.toml:8: 'unless' names 'o', which is no option of s");
   EXPECT_EQ(wrong("{ arm = \"without\", when = { o = 1 } }"), "plugin.toml:8: 'when' names 'o', which is no option of s");
+}
+
+TEST(Manifest, WhatFormatsPromise) {
+  const std::string begin = "id = \"p\"\nversion = \"1.0.0\"\nabi = \"0.3\"\n[provides]\nformats = [\"q\"]\n[[promise]]\n";
+  const auto made = parse_manifest(
+      begin + "format = \"q\"\nblock = \"size\"\nwithin = 0.2\nlargest = 0\ngroup = 8\nof_group = 0.1\nwhen = { double = [1] }\n",
+      "plugin.toml");
+  ASSERT_TRUE(made.ok()) << made.error().cause;
+  const FormatPromise& promise = made->promises.at(0);
+  EXPECT_EQ(promise.format, "q");
+  EXPECT_EQ(promise.block_of, "size");
+  EXPECT_EQ(promise.within, 0.2);
+  EXPECT_EQ(promise.largest, 0);
+  EXPECT_EQ(promise.group, 8);
+  EXPECT_EQ(promise.of_group, 0.1);
+  EXPECT_EQ(promise.when.at("double"), List{Value(int64_t{1})});
+  const auto rows = parse_manifest(begin + "format = \"q\"\nblock = \"row\"\nwithin = 0.2\n", "plugin.toml");
+  ASSERT_TRUE(rows.ok()) << rows.error().cause;
+  EXPECT_EQ(rows->promises.at(0).block, 0);
+  EXPECT_EQ(rows->promises.at(0).block_of, "");
+  EXPECT_EQ(rows->promises.at(0).largest, 0.2);
+  EXPECT_EQ(cause(begin + "format = \"r\"\nblock = 64\nwithin = 0.2\n"),
+            "plugin.toml:7: 'format' names 'r', which is not among the formats that [provides] lists");
+  EXPECT_EQ(cause(begin + "format = \"q\"\nblock = 0\nwithin = 0.2\n"),
+            "plugin.toml:8: 'block' must be a number of at least 1, \"row\", or an attribute's name");
+  EXPECT_EQ(cause(begin + "format = \"q\"\nblock = 64\n"), "plugin.toml:6: [[promise]] without 'within'");
+  EXPECT_EQ(cause(begin + "format = \"q\"\nblock = 64\nwithin = -1\n"), "plugin.toml:9: 'within' must be a number of at least 0");
 }
 
 TEST(Manifest, WhatIsNoToml) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # label: all
 """galley certify over every strategy that comes with Galley: what it declares holds, on a small model of both families, of a GGUF file, and in the recipes in
-scripts/, as their headers train them."""
+scripts/, as their headers train them; and adapters beside quantizers over all families and tasks, with several seeds. galley check over the ops of all models."""
 import json
 import pathlib
 import re
@@ -10,9 +10,11 @@ import shlex
 import gguf_kit
 import scripts_kit
 from discrete_kit import discrete
-from galley_test import check, finish, fresh_folder, from_config, lua, recipe, run, strategies, use
+from galley_test import binary, check, finish, fresh_folder, from_config, lua, recipe, run, strategies, use
 
 fresh_folder()
+import families_kit  # noqa: E402
+
 uses, beside = strategies()
 models = {'gpt2': from_config('gpt2', vocab_size=61, n_positions=32, n_embd=32, n_layer=3, n_head=4),
           'llama': from_config('llama', vocab_size=61, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
@@ -76,6 +78,25 @@ for script, header in scripts_kit.scripts():
             if x['verdict'] != 'holds':
                 print(f'{script.name}: {x["strategy"]} is not held: {x["sentence"]}')
 check(certified >= 12, f'{certified} command lines')
+
+# ---- Adapters beside quantizers, over families and tasks: another seed each
+cases = dict(families_kit.cases)
+for name, config in (('roberta', families_kit.roberta), ('distilbert', families_kit.distil)):
+    cases[name + '-rows'] = (families_kit.of(name, config, 'sequence-classification', labels=2), families_kit.labels + ' }')
+adapters = {'lora': use('lora', rank=2), 'vera': use('vera', rank=4, targets='all-linear'), 'ia3': use('ia3', targets='attention')}
+quantizers = [use('quantize-nf4'), use('quantize-nf4', type='fp4', double=True), use('quantize-int8')]
+for k, (case, (model, data)) in enumerate(sorted(cases.items())):
+    for a, (adapter, line) in enumerate(adapters.items()):
+        for seed in (1 + k, 31 + k):
+            amp = [use('amp', compute='bf16')] if (k + a + seed) % 2 else []
+            path = recipe(f'{case}-{adapter}-{seed}.lua', model, data, *amp, quantizers[(k + a + seed) % 3], line, use('adamw', lr=1e-3), batch=2, length=24, steps=3,
+                          seed=seed, **({'target_length': 10} if case.startswith('t5') else {}))
+            said = certify(f'{case}-{adapter}-{seed}', path)
+            check(said[adapter]['against'] == 'start' and said[adapter]['verdict'] == 'holds', f'{case}, {adapter}: {said[adapter]}')
+
+# ---- The ops of all models, with numbers of another seed than the tests'
+r = run('check', binary / 'plugins' / 'models', '--seed', 3)
+check(r.stdout.splitlines()[-1].endswith('nothing found'), r.stdout[-2000:])
 
 for name, x in sorted(held.items()):
     print(f'{name:20} {x["declared"]:12} {x["against"]:12}', *(f'{x[k]["largest"]:9.1e}' if x[k] else f'{"-":>9}' for k in ('loss', 'gradients', 'updates')))
