@@ -76,6 +76,23 @@ def clean(name):
     return name.replace('.modules_to_save.default', '').replace('.default', '').replace('lora_magnitude_vector.weight', 'lora_magnitude_vector')
 
 
+@torch.no_grad()
+def take_principal(model, init):
+    """Of PiSSA and OLoRA, which PEFT makes in float32 only: what is left of each weight without the part that its adapter begins with."""
+    for module in model.modules():
+        if init not in ('pissa', 'olora') or not isinstance(module, peft.tuners.lora.LoraLayer):
+            continue
+        weight = module.get_base_layer().weight
+        w, rank = weight.t() if module.fan_in_fan_out else weight, module.r['default']
+        if init == 'pissa':
+            left, values, right = torch.linalg.svd(w, full_matrices=False)
+            part = left[:, :rank] * values[:rank] @ right[:rank]
+        else:
+            q, r = torch.linalg.qr(w)
+            part = module.scaling['default'] * q[:, :rank] @ r[:rank]
+        weight -= part.t() if module.fan_in_fan_out else part
+
+
 def of_peft(r, work, family):
     model, batch, task = new_model(r, work, family)
     try:
@@ -87,14 +104,14 @@ def of_peft(r, work, family):
             for n, p in single.named_parameters():
                 if p.requires_grad:
                     p += torch.randn(p.shape) * (.1 if '.lora_' in n or 'vera_lambda' in n or 'ia3_l' in n else .02)
-        base = twin(model)
         plain = copy.deepcopy(config)
         if hasattr(plain, 'init_lora_weights'):
             plain.init_lora_weights = True
         with in_dtype(torch.float64):
-            double = peft.get_peft_model(base, plain)
-            double.load_state_dict(single.state_dict())
+            double = peft.get_peft_model(twin(model), plain)
+            double.load_state_dict({k: v for k, v in single.state_dict().items() if '.base_layer.weight' not in k}, strict=False)
             double = double.double()
+        take_principal(double, getattr(config, 'init_lora_weights', True))
         right, gradients = gradients_of(double.train(False), batch, task)
         narrow, narrow_gradients = gradients_of(single.train(False), batch, task)
     except Exception as e:

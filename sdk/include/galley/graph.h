@@ -247,8 +247,8 @@ typedef struct galley_graph_verbs {
    * unless the parameter is saved in a file of its own, of which only the strategy knows what it holds. */
   galley_status (*export_as)(galley_graph*, galley_tensor parameter, galley_tensor value, galley_error*);
   /* While exporting. Saves the stored components of the parameter instead of its numbers, unless something has been merged into the model
-   * (GALLEY_EXPORT_MODEL): a merged model is saved as numbers, without what export_tensor adds, and without the keys of config.json that
-   * the strategy's manifest lists. */
+   * (GALLEY_EXPORT_MODEL): a merged model is saved as numbers, without what export_tensor adds by a plain name, and without the keys of
+   * config.json that the strategy's manifest lists. */
   galley_status (*export_stored)(galley_graph*, galley_tensor parameter, galley_error*);
   /* While exporting. One of GALLEY_EXPORT_…; if never called, GALLEY_EXPORT_BOTH. Of what several strategies say, the highest holds. */
   galley_status (*export_model)(galley_graph*, uint32_t what, galley_error*);
@@ -263,7 +263,8 @@ typedef struct galley_graph_verbs {
   /* While exporting. Hands out component `index` of the format in which a parameter is stored, as a tensor that nodes can read. */
   galley_status (*component)(galley_graph*, galley_tensor parameter, uint32_t index, galley_tensor* out, galley_error*);
   /* While exporting. Saves a tensor beside the model's, in their file, where the model is saved: what others need to read a format. It
-   * keeps its dtype. */
+   * keeps its dtype. A name "FILE:NAME", of a file into which parameters are saved ("model/model.safetensors:lm_head.weight"), puts it
+   * there where that file is written, also of a merged model, and in the dtype of its numbers. */
   galley_status (*export_tensor)(galley_graph*, const char* name, galley_tensor value, galley_error*);
   /* While building GALLEY_SEGMENT_LOAD. Hands out what is left of `value` when it is stored in the format of a parameter of its shape and
    * dtype: packed, and unpacked again (LoftQ). What the parameter begins as in numbers is packed in the same way. */
