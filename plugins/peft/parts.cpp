@@ -195,7 +195,8 @@ void Parts::leave(const std::string& name) {
 void Parts::check_all_used(const std::vector<Module>& modules, const char* strategy) {
   for (const auto& [name, stored] : file_.tensors) {
     if (used_.count(name)) continue;
-    if (used_.count(without_word(name, ".modules_to_save.")) || used_.count(without_word(name, ".original_module."))) {
+    const std::vector<std::string> words = {".modules_to_save.default.", ".modules_to_save.", ".original_module."};
+    if (std::any_of(words.begin(), words.end(), [&](const std::string& word) { return used_.count(without_word(name, word)) != 0; })) {
       graph_.ignore(name);
       continue;
     }

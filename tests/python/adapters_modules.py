@@ -84,6 +84,17 @@ def two_names():
             check(on.steps[0][0] < json.loads(pathlib.Path(run_, 'metrics.jsonl').read_text().splitlines()[0])['loss'], f'{run_}: goes on at {on.steps}')
 
 
+    # Of a classifier of several layers, PEFT saves the biases once more, under the names of its own wrapper.
+    base = fixtures / 'models/roberta-rows'
+    trained('rows', base, use('lora', rank=2, targets='query', bias='all'))
+    shutil.copytree('rows/adapter', 'rows-of-peft')
+    own = tensors('rows')
+    prefix, wrapped = 'base_model.model.classifier.', 'base_model.model.classifier.modules_to_save.default.'
+    save('rows-of-peft/adapter_model.safetensors', {**own, **{k.replace(prefix, wrapped): v for k, v in own.items() if k.startswith(prefix) and k.endswith('.bias')}})
+    steps = [trained(folder.replace('/', '-') + '-on', base, use('lora', path=pathlib.Path(folder))).steps for folder in ('rows/adapter', 'rows-of-peft')]
+    check(steps[0] == steps[1], f'biases that are there twice: it goes on at {steps}')
+
+
 def tables_of_t5():
     base = fixtures / 'models/t5-relu-tied'
     for module in ('shared', 'encoder', 'decoder'):

@@ -272,7 +272,10 @@ def open_folder(folder, like):
     """A folder as transformers opens it, of a class or of that of a model: the model, and what the folder lacks or has too much of."""
     kind = like if isinstance(like, type) else type(like)
     model, report = kind.from_pretrained(folder, dtype=torch.float32, attn_implementation='eager', output_loading_info=True)
-    return model.eval(), [f'{kind}: {sorted(map(str, names))[:3]}' for kind, names in report.items() if names]
+    # Where the head is not tied, its decoder's bias counts, and nobody reads this one.
+    unread = {'cls.predictions.bias', 'lm_head.bias'} if not model.config.tie_word_embeddings else set()
+    left = {kind: sorted(map(str, set(names) - unread)) for kind, names in report.items()}
+    return model.eval(), [f'{kind}: {names[:3]}' for kind, names in left.items() if names]
 
 
 def architecture(folder):
