@@ -30,7 +30,7 @@ bool judge_losses(const std::vector<LossPair>& pairs, const Allowed& allowed, Ce
 /// `control`: that beside the recipe as it is; null: there is none. Bits, Rounding and updates are judged tensor by tensor, gradients
 /// of an approximate strategy by the middle one.
 bool judge_tensors(TensorsOf of, const Distances& seen, const Distances* control, const Allowed& allowed, Certificate& out);
-/// Gradients of several windows, of an approximate strategy: by the middle one.
+/// Gradients of several windows, of an approximate strategy: by the one in which least differs.
 bool judge_windows(const std::vector<Distances>& windows, const Allowed& allowed, Certificate& out);
 
 /// A certificate's sentence, to which something is added.

@@ -89,7 +89,7 @@ for k, (case, (model, data)) in enumerate(sorted(cases.items())):
     for a, (adapter, line) in enumerate(adapters.items()):
         for seed in (1 + k, 31 + k):
             amp = [use('amp', compute='bf16')] if (k + a + seed) % 2 else []
-            path = recipe(f'{case}-{adapter}-{seed}.lua', model, data, *amp, quantizers[(k + a + seed) % 3], line, use('adamw', lr=1e-3), batch=2, length=24, steps=3,
+            path = recipe(f'{case}-{adapter}-{seed}.lua', model, data, *amp, quantizers[(k + a + seed) % 3], line, use('adamw', lr=1e-3), batch=1, length=24, steps=3,
                           seed=seed, **({'target_length': 10} if case.startswith('t5') else {}))
             said = certify(f'{case}-{adapter}-{seed}', path)
             check(said[adapter]['against'] == 'start' and said[adapter]['verdict'] == 'holds', f'{case}, {adapter}: {said[adapter]}')

@@ -11,7 +11,7 @@ from galley_test import Run, check, error, finish, fresh_folder, lua, recipe, ru
 
 fresh_folder()
 import reference_kit as kit  # noqa: E402
-from families_kit import cases, generates, units  # noqa: E402
+from families_kit import cases, generates, tokenizer, units  # noqa: E402
 
 everything = 'all' in sys.argv
 adamw, clip, recompute = use('adamw', lr=1e-3), use('clip', norm=1.0), use('recompute')
