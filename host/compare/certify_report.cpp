@@ -8,7 +8,7 @@ namespace galley {
 namespace {
 
 /// "0", "1.2e-07"; "-": there is none.
-std::string number_text(const std::optional<double>& number) { return !number ? "-" : *number == 0 ? "0" : printed("%.1e", *number); }
+std::string cell_text(const std::optional<double>& number) { return !number ? "-" : *number == 0 ? "0" : printed("%.1e", *number); }
 
 std::string cut(const std::string& text, size_t most) { return text.size() <= most ? text : text.substr(0, most - 2) + ".."; }
 
@@ -40,8 +40,8 @@ std::string certify_table(const Certified& certified, const char* red, const cha
     bool first = true;
     for (const auto& [of, seen] : {std::pair("loss", &c.loss), std::pair("gradient", &c.gradients), std::pair("update", &c.updates)}) {
       if (!seen->largest) continue;
-      out += printed("%-37s %-8s %7s %7s %7s", first ? name.c_str() : "", of, number_text(seen->largest).c_str(),
-                     number_text(seen->control).c_str(), number_text(seen->bound).c_str()) +
+      out += printed("%-37s %-8s %7s %7s %7s", first ? name.c_str() : "", of, cell_text(seen->largest).c_str(),
+                     cell_text(seen->control).c_str(), cell_text(seen->bound).c_str()) +
              (first ? "  " + verdict : "") + "\n";
       first = false;
     }
