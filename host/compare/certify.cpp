@@ -380,13 +380,13 @@ Status Certifier::repeat() {
   if (same) return ok();
   // Which instruction it is, the bytes of each one say.
   const Footprints here = TRY(traced(false)), elsewhere = TRY(traced(true));
-  const size_t n = std::min(here.steps.size(), elsewhere.steps.size());
+  const size_t n = std::min(here.written.size(), elsewhere.written.size());
   size_t first = 0;
-  while (first < n && here.steps[first].bytes == elsewhere.steps[first].bytes) ++first;
-  out_.unsteady = (first < n ? here.steps[first].place : std::string("the recipe")) + " leaves other bytes at other addresses and with " +
+  while (first < n && here.written[first].bytes == elsewhere.written[first].bytes) ++first;
+  out_.unsteady = (first < n ? here.written[first].place : std::string("the recipe")) + " leaves other bytes at other addresses and with " +
                   std::to_string(out_.other_threads) + (out_.other_threads == 1 ? " thread" : " threads");
   for (size_t i = 0; i < uses_.size() && first < n; ++i) {
-    if (here.steps[first].place.find(" of " + uses_[i].label) == std::string::npos) continue;
+    if (here.written[first].place.find(" of " + uses_[i].label) == std::string::npos) continue;
     Certificate& of = out_.strategies[i];
     of.verdict = Certificate::Verdict::Breach;
     note_of(of) += "it computes other numbers in another run: " + out_.unsteady;

@@ -306,7 +306,7 @@ Status Reference::after_kernel(const Instruction& code, SegmentKind kind, size_t
   if (options_.scope.trace) {
     Checksum sum;
     for (const auto& [o, now] : kernel.written) sum.add(now);
-    options_.scope.trace->steps.push_back({place_text(program_, kind, index) + (code.strategy.empty() ? "" : " of " + code.strategy) +
+    options_.scope.trace->written.push_back({place_text(program_, kind, index) + (code.strategy.empty() ? "" : " of " + code.strategy) +
                                                ", kernel '" + code.kernel->name + "' of plugin '" + plugin_of(code.kernel) + "',",
                                            sum.value()});
   }

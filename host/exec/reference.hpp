@@ -59,11 +59,11 @@ struct PackedFormat {
 
 /// What an instruction has left, for runs that are to leave the same.
 struct Footprints {
-  struct Step {
+  struct Written {
     std::string place;   ///< "update, 'step of w', of adamw (recipe.lua:9), kernel …"
     uint64_t bytes = 0;  ///< a checksum of what it has written
   };
-  std::vector<Step> steps;
+  std::vector<Written> written;
 };
 
 /// What reference mode looks at.

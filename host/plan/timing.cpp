@@ -30,7 +30,7 @@ double arithmetic_seconds(const Program& program, SegmentKind kind, const Target
 
 namespace {
 
-/// Unpacking a number of 4 bits takes .08 to .12 ns on a thread whose peak is about 100 GFLOP/s (plugins/quantize-nf4/cpu.cpp).
+/// Unpacking a number of 4 bits takes .08 to .12 ns on a thread whose peak is about 100 GFLOP/s (tests/bench/fit.py).
 constexpr double kUnpackFlops = 10;
 
 }  // namespace

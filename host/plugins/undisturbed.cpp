@@ -9,15 +9,15 @@
 #include <clocale>
 #include <cstring>
 #include <functional>
-#include <unordered_set>
 
 #include "host/base/result.hpp"
+#include "host/plugins/fault.hpp"
 
 namespace galley {
 namespace {
 
 thread_local uint32_t forks = 0;  // by this thread: another one of the host may start a program meanwhile
-std::atomic<bool> is_copy = false;
+std::atomic<bool> is_copy = false;  // of a process that was forked in a call of a plugin
 
 /// Copies of the standard output and error, far from where libraries look, so that there is something to say it with.
 int kept_streams[3] = {-1, -1, -1};
@@ -31,9 +31,25 @@ struct stat stat_of(int descriptor) {
   return out;
 }
 
+/// Whether this thread has not asked of this hash before. A table of a fixed size, since steps of a run ask the system for no memory; what
+/// no longer finds room counts as asked.
+bool asked_first(size_t hash) {
+  constexpr size_t places = 4096;
+  static thread_local std::array<size_t, places> table = {};
+  hash |= 1;
+  for (size_t i = 0; i < 64; ++i) {
+    size_t& at = table[(hash / 2 + i) % places];
+    if (at == hash) return false;
+    if (at != 0) continue;
+    at = hash;
+    return true;
+  }
+  return false;
+}
+
 bool watch_process() {
   pthread_atfork(
-      nullptr, [] { ++forks; }, [] { is_copy = true; });
+      nullptr, [] { ++forks; }, [] { is_copy = Calling::here() != nullptr; });
   rights_of_new_files = ::umask(0);
   ::umask(rights_of_new_files);
   for (int d = 0; d < 3; ++d) kept_streams[d] = ::fcntl(d, F_DUPFD_CLOEXEC, 900 + d);
@@ -46,9 +62,8 @@ Undisturbed::Undisturbed(std::string_view plugin, std::string_view what, std::st
     : arithmetic_(Arithmetic::now()), forks_(forks) {
   static const bool watched = watch_process();
   (void)watched;
-  thread_local std::unordered_set<size_t> seen;
   const std::hash<std::string_view> hash;
-  if (seen.insert(hash(plugin) * 31 * 31 + hash(what) * 31 + hash(kernel)).second) process_ = look();
+  if (asked_first(hash(plugin) * 31 * 31 + hash(what) * 31 + hash(kernel))) process_ = look();
 }
 
 Undisturbed::Process Undisturbed::look() {
@@ -57,7 +72,7 @@ Undisturbed::Process Undisturbed::look() {
   ::stat(".", &out.folder);
   sigemptyset(&out.blocked);
   pthread_sigmask(SIG_SETMASK, nullptr, &out.blocked);
-  out.locale = std::setlocale(LC_ALL, nullptr);
+  std::strncpy(out.locale.data(), std::setlocale(LC_ALL, nullptr), out.locale.size() - 1);
   return out;
 }
 
@@ -79,7 +94,7 @@ std::string Undisturbed::put_back(const Process& before) {
   if (!wrong.empty()) return wrong;
   if (!same_file(before.folder, now.folder)) return "it changed the current folder";
   if (before.locale != now.locale) {
-    std::setlocale(LC_ALL, before.locale.c_str());
+    std::setlocale(LC_ALL, before.locale.data());
     return "it left the locale changed";
   }
   if (std::memcmp(&before.blocked, &now.blocked, sizeof(uint64_t)) != 0) {

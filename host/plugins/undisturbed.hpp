@@ -30,7 +30,7 @@ class Undisturbed {
     std::array<struct stat, 3> streams = {};
     struct stat folder = {};
     sigset_t blocked = {};
-    std::string locale;
+    std::array<char, 1024> locale = {};  ///< no allocation; longer names are cut
   };
   static Process look();
   static std::string put_back(const Process& before);

@@ -89,14 +89,15 @@ std::string Arguments::usage(const std::vector<std::string>& names) const {
   return text + "; set with --set name=value";
 }
 
-Status Arguments::finish(const std::string& file, const std::vector<std::string>& names, const std::vector<std::string>& always) const {
+Status Arguments::finish(const std::string& file, const std::filesystem::path& library, const std::vector<std::string>& names,
+                         const std::vector<std::string>& always) const {
   std::vector<std::string> all = asked_;
   for (const std::string& name : names) {
     if (std::find(all.begin(), all.end(), name) == all.end()) all.push_back(name);
   }
   for (const auto& [name, value] : sets_) {
     if (std::find(all.begin(), all.end(), name) != all.end() || std::find(always.begin(), always.end(), name) != always.end()) continue;
-    const std::string here = argument_here(name);
+    const std::string here = foreign_name(library, name).argument;
     const bool meant = std::find(all.begin(), all.end(), here) != all.end();
     const std::string near = meant ? "did you mean '" + here + "'?" : did_you_mean(name, all);
     return recipe_error(file + ": there is no argument '" + name + "'" + (near.empty() ? "" : "; " + near), usage(all));

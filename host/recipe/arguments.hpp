@@ -1,6 +1,7 @@
 // The arguments of a recipe: arg("name", default) in its text, --set name=value on the command line.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -23,8 +24,9 @@ class Arguments {
   bool missing() const { return !missing_.empty(); }
   /// A name on the command line that nobody asked for, or arguments that are missing: an error that lists all arguments. `names` are
   /// further arguments of the recipe that it may not have come to; `always` may be given though no recipe asks for them; `file` is the
-  /// recipe as the user typed it.
-  Status finish(const std::string& file, const std::vector<std::string>& names, const std::vector<std::string>& always) const;
+  /// recipe as the user typed it; `library` has what other trainers call arguments (foreign.hpp).
+  Status finish(const std::string& file, const std::filesystem::path& library, const std::vector<std::string>& names,
+                const std::vector<std::string>& always) const;
 
   /// Values that were given, for arguments that are strings: what may name files anywhere.
   const std::vector<std::string>& given_texts() const { return given_texts_; }

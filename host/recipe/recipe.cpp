@@ -35,9 +35,9 @@ constexpr size_t kMostPathBytes = 512u << 10;
 class Reader {
  public:
   /// `steps`: how many the recipe's epochs are; 0: not known.
-  Reader(Language& language, PathRules& paths, const Sandbox& sandbox, const std::string& name, const std::string& text, int64_t steps)
-      : language_(language), paths_(paths), steps_(steps) {
-    maps_.emplace(name, SourceMap(text));
+  Reader(Language& language, PathRules& paths, const Sandbox& sandbox, const Recipe& recipe, int64_t steps)
+      : language_(language), paths_(paths), library_(recipe.library), steps_(steps) {
+    maps_.emplace(recipe.name, SourceMap(recipe.text));
     for (const LuaSource& source : sandbox.sources()) maps_.emplace(source.name, SourceMap(source.text));
   }
 
@@ -47,6 +47,7 @@ class Reader {
  private:
   const EntryLines& lines_of(const Place& place, const std::string& callee);
   Fields fields_of(const Entry& entry, const std::string& owner);
+  Status only(const Fields& fields, const Table& table, const Declared& declared) const;
   Status plain(const Fields& fields, const Table& table) const;
   Status plain(const Value& value, const Place& place, const std::string& name) const;
   Result<const Entry*> entry_of(const Fields& fields, const char* name, Entry::Kind kind, const std::string& example) const;
@@ -63,6 +64,7 @@ class Reader {
 
   Language& language_;
   PathRules& paths_;
+  const std::filesystem::path library_;
   int64_t steps_;  // of the run; 0: not known
   std::map<std::string, SourceMap> maps_;
   std::map<std::pair<std::string, std::string>, EntryLines> lines_;  // by place and callee
@@ -83,12 +85,12 @@ Fields Reader::fields_of(const Entry& entry, const std::string& owner) {
 }
 
 /// No others than declared ones; of other trainers' names it is said how Galley writes what they mean.
-Status only(const Fields& fields, const Table& table, const Declared& declared) {
+Status Reader::only(const Fields& fields, const Table& table, const Declared& declared) const {
   for (const auto& [name, value] : table) {
     const bool known = std::any_of(declared.options.begin(), declared.options.end(), [&, &key = name](const OptionSpec& spec) {
       return spec.name == key || std::find(spec.aliases.begin(), spec.aliases.end(), key) != spec.aliases.end();
     });
-    if (const std::string written = known ? "" : written_here(name); !written.empty())
+    if (const std::string written = known ? "" : foreign_name(library_, name).written; !written.empty())
       return fields.error(name, "unknown option '" + name + "' of " + (declared.name == "recipe" ? "the recipe" : declared.name), written);
   }
   return fields.only(declared.options);
@@ -511,7 +513,7 @@ Result<std::optional<CompareSpec>> read_compare(const std::filesystem::path& pat
   const Opened opened = TRY(open_recipe(path, options));
   if (opened.script->returned().kind != Entry::Kind::Compare) return std::optional<CompareSpec>();
   PathRules paths(folder_of(path), opened.here, {}, options.confine);
-  Reader reader(opened.script->language(), paths, opened.script->sandbox(), opened.recipe.name, opened.recipe.text, 0);
+  Reader reader(opened.script->language(), paths, opened.script->sandbox(), opened.recipe, 0);
   return std::optional(TRY(reader.compare_spec(opened.script->returned())));
 }
 
@@ -522,7 +524,7 @@ Result<Recipe> read_recipe(const std::filesystem::path& path, const RecipeOption
   PathRules paths(folder_of(path), options.directory.empty() ? opened.here : options.directory, script->arguments().given_texts(),
                   options.confine, options.within);
   TRY_STATUS(
-      Reader(script->language(), paths, script->sandbox(), recipe.name, recipe.text, options.steps).read(script->returned(), &recipe));
+      Reader(script->language(), paths, script->sandbox(), recipe, options.steps).read(script->returned(), &recipe));
   recipe.confinement = paths.confinement();
   recipe.offers = script->language().offers();
   for (const LuaSource& source : script->sandbox().sources()) {

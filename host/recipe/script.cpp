@@ -56,7 +56,7 @@ Result<std::unique_ptr<RecipeScript>> RecipeScript::run(const Recipe& recipe, co
   if (made.ok() || script->arguments_.missing()) {
     std::vector<std::string> always = {"seed", "split", "control", "choices"};
     if (!made.ok() || (*made)->kind == Entry::Kind::Compare) always.insert(always.end(), {"variant", "budget", "trial"});
-    TRY_STATUS(script->arguments_.finish(recipe.name, SourceMap(recipe.text).names_asked("arg"), always));
+    TRY_STATUS(script->arguments_.finish(recipe.name, recipe.library, SourceMap(recipe.text).names_asked("arg"), always));
   }
   if (!made) {
     Error error = std::move(made).error();

@@ -24,7 +24,7 @@ std::string remedy(const Study& s, Owner owner) {
   const std::string smaller =
       s.program.rows > 1 ? "a smaller batch (now " + rows + " rows of " + length + ")" : "shorter rows (now " + length + ")";
   switch (owner) {
-    case Owner::Saved: return (decided(s, "saved", "recompute") ? "" : "recomputation, or ") + smaller;
+    case Owner::Saved: return (decided(s, "saved") ? "" : "recomputation, or ") + smaller;
     case Owner::Activations:
     case Owner::Workspace:
     case Owner::Data: return smaller;

@@ -59,6 +59,7 @@ TEST(AttrList, AddsOnlyWhatIsWhole) {
   const galley_attr good = {sizeof(galley_attr), 1, "a", &one, GALLEY_ATTR_I64, 1, 0};
   const auto spoiled = [&](auto spoil) {
     galley_attr attr = good;
+    attr.name = "b";
     spoil(attr);
     return attr;
   };
@@ -69,9 +70,10 @@ TEST(AttrList, AddsOnlyWhatIsWhole) {
   } cases[] = {
       {"no name", spoiled([](galley_attr& a) { a.name = nullptr; }), "attribute 2 has no name"},
       {"an empty name", spoiled([](galley_attr& a) { a.name = ""; }), "attribute 2 has no name"},
-      {"no type", spoiled([](galley_attr& a) { a.type = 0; }), "attribute 'a' has the unknown type 0"},
-      {"a type of the future", spoiled([](galley_attr& a) { a.type = 4; }), "attribute 'a' has the unknown type 4"},
-      {"no values", spoiled([](galley_attr& a) { a.data = nullptr; }), "attribute 'a' has no values"},
+      {"no type", spoiled([](galley_attr& a) { a.type = 0; }), "attribute 'b' has the unknown type 0"},
+      {"a type of the future", spoiled([](galley_attr& a) { a.type = 4; }), "attribute 'b' has the unknown type 4"},
+      {"no values", spoiled([](galley_attr& a) { a.data = nullptr; }), "attribute 'b' has no values"},
+      {"a name twice", spoiled([](galley_attr& a) { a.name = "a"; }), "attribute 'a' is there twice"},
       {"of the future", spoiled([](galley_attr& a) { a.revision = 2; }), "attribute 2 has revision 2; this version knows revision 1"},
   };
   for (const auto& c : cases) {

@@ -225,8 +225,9 @@ def lost():
     check(r.returncode not in (0, -11) and 'the device was lost' in r.stderr, f'a lost GPU: exit code {r.returncode}: {r.stderr}')
     states = sorted(x.name for x in (whole.path.parent / 'lost' / 'state').iterdir()) if os.path.isdir('lost/state') else []
     check(states and states[-1] in ('step-00000002', 'step-00000004'), f'a lost GPU leaves the states {states}: choose another GALLEY_DISCRETE_LOST')
-    # It goes on with the chunks of the head that it began with, whatever would be chosen now.
+    # It begins again with the chunks of the head that it had, whatever would be chosen now.
     shutil.copytree('lost', 'narrow')
+    shutil.rmtree('narrow/state')
     record = open('narrow/run.toml').read()
     write_marked('narrow/run.toml', re.sub(r'(?m)^head_rows = \d+', 'head_rows = 4', record))
     run('resume', 'narrow', *plugins)

@@ -389,7 +389,7 @@ def plugin_fails_in_a_step():
     check(ended, sorted(os.listdir(states)) == ["step-00000002", "step-00000003"], "the states before must be there")
     check(ended, [m["step"] for m in metrics(folder.out)] == [1, 2, 3], "one line for each step that was done")
     kept = digest(states)
-    again = galley("resume", folder.out)  # Goes on at step 4, and meets the same end
+    again = galley("resume", folder.out, *path)  # Goes on at step 4, and meets the same end
     check_error(again, 4, "told to fail in step 4")
     check(again, digest(states) == kept, "the states must stay as they were")
     # They are those of a run that stops there by itself.

@@ -211,7 +211,7 @@ def counts_without_end():
     folder = Folder("counts")
     for layers in (10**6, 1 << 62):
         folder.config(n_layer=layers)
-        ended = refused(folder, 2, "the model has more than 32768 tensors and nodes", hint="number of layers", command="plan")
+        ended = refused(folder, 2, "the model has more than 131072 tensors and nodes", hint="number of layers", command="plan")
         check(ended, ended.seconds < 10, "it took long")
 
 

@@ -130,7 +130,7 @@ known = tomllib.loads(written)
 check(known['strategies'][0] == {'name': 'lora', 'options': dict(known['strategies'][0]['options'], rank=2)} and known['strategies'][1]['options']['betas'] == [0.9, 0.999], f'{known["strategies"]}')
 check(known['recipe']['text'] == pathlib.Path(path).read_text() and "text = '''\nreturn recipe {\n" in written, 'the recipe is not there as it is written')
 check(known['command'].startswith('galley train run.lua') and '--until 4' in known['command'] and abs(known['begun'].timestamp() - time.time()) < 600, f'{known["command"]} {known["begun"]}')
-check(list(known)[:4] == ['format', 'galley', 'begun', 'command'], f'{list(known)}')
+check(list(known)[:5] == ['mark', 'format', 'galley', 'begun', 'command'], f'{list(known)}')
 used, memory = (json.loads(pathlib.Path('run', x).read_text()) for x in ('usage.json', 'memory.json'))
 lines = [json.loads(x) for x in pathlib.Path('run/metrics.jsonl').read_text().splitlines()]
 losses = {x['step']: x['validation_loss'] for x in lines if 'validation_loss' in x}

@@ -172,7 +172,7 @@ def numbers_have_points_whatever_the_language():
         words = ["--plugin-path", os.path.join(PLUGINS, "decimal-comma")]
         trained(galley("train", folder.path("recipe.lua"), "--out", out, *words))
         plan = galley("plan", folder.path("recipe.lua"), "--json", "--memory", "1.5GiB", *words)
-        loss = galley("eval", out, "--json")
+        loss = galley("eval", out, "--json", *words)
         table = galley("plan", folder.path("recipe.lua"), *words)
         with open(os.path.join(out, "metrics.jsonl")) as file:
             lines = [json.loads(line) for line in file]

@@ -143,8 +143,12 @@ def tied():
         made.check_memory(f'{quantizer}, tied')
         check(made.steps[-1][0] < made.steps[0][0], f'{quantizer}, tied: the loss does not fall: {made.steps}')
         check(any('lm_head.lora_B' in n and norm(x[2]) > 0 for n, x in load(made.path / 'adapter/adapter_model.safetensors').items()), f'{quantizer}: nothing of the head is learnt')
-        said = run('export', made.path, '--merge', '--out', f'tied-{quantizer}-merged', code=2).stderr
-        check('lm_head' in said, f'{quantizer}, tied, merged: {said}')
+        # Merged, the head is no longer the embedding.
+        merged = pathlib.Path(f'tied-{quantizer}-merged')
+        said = run('export', made.path, '--merge', '--out', merged).stdout
+        weights = load(merged / 'model.safetensors')
+        check('no longer the embedding' in said and json.loads((merged / 'config.json').read_text())['tie_word_embeddings'] is False, f'{quantizer}, tied, merged: {said}')
+        check(weights['lm_head.weight'][2] != weights['model.embed_tokens.weight'][2], f'{quantizer}, tied, merged: the head is the embedding')
 
 
 def prepared():

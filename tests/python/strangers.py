@@ -146,12 +146,12 @@ def runs_of_somebody_else():
         write(folder.record, text.replace(old, new))
 
     ways = (  # what it is, how it is made, the command that is to refuse it, and parts of what it says
-        ("an absolute path", lambda: named('path = \\"model\\"', 'path = \\"%s/model\\"' % out), "sample", OUT_OF_RUN),
-        ("a path up", lambda: named('path = \\"model\\"', 'path = \\"../../outside/model\\"'), "export", OUT_OF_RUN),
-        ("/proc/self/cwd", lambda: named('path = \\"model\\"', 'path = \\"/proc/self/cwd/model\\"'), "sample", OUT_OF_RUN),
+        ("an absolute path", lambda: named('path = "model"', 'path = "%s/model"' % out), "sample", OUT_OF_RUN),
+        ("a path up", lambda: named('path = "model"', 'path = "../../outside/model"'), "export", OUT_OF_RUN),
+        ("/proc/self/cwd", lambda: named('path = "model"', 'path = "/proc/self/cwd/model"'), "sample", OUT_OF_RUN),
         ("another place for the recipe", lambda: named(folder.input + "/recipe.lua", out + "/recipe.lua"), "embed", OUT_OF_RUN),
         ("a recipe by /proc", lambda: named(folder.input + "/recipe.lua", "/proc/self/cwd/recipe.lua"), "eval", OUT_OF_RUN),
-        ("an argument", lambda: write(folder.record, text.replace('path = \\"model\\"', 'path = arg(\\"m\\")').replace("[recipe.sets]", '[recipe.sets]\nm = "%s/model"' % out)), "eval",
+        ("an argument", lambda: write(folder.record, text.replace('path = "model"', 'path = arg("m")') + '\n[recipe.sets]\nm = "%s/model"\n' % out), "eval",
          OUT_OF_RUN),
         ("data", lambda: named('text/*.txt', out + "/*.txt"), "eval", OUT_OF_RUN),
         ("data by a link", lambda: link(folder, "text/9.txt", out + "/secret.txt"), "eval", OUT_OF_RUN),

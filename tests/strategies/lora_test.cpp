@@ -47,8 +47,15 @@ class Lora : public GraphFixture {
     return out;
   }
   Value config() const {
-    EXPECT_EQ(graph.exports.documents.size(), 1u);
-    return parse_json(graph.exports.documents.at(0).text, "adapter_config.json").value();
+    // Beside it lies the model card.
+    EXPECT_EQ(graph.exports.documents.size(), 2u);
+    const auto& documents = graph.exports.documents;
+    const auto at = std::find_if(documents.begin(), documents.end(), [](const auto& d) { return d.file.ends_with("adapter_config.json"); });
+    if (at == documents.end()) {
+      ADD_FAILURE() << "no adapter_config.json is saved";
+      return Value();
+    }
+    return parse_json(at->text, "adapter_config.json").value();
   }
   static double alpha_of(const GraphNode& node) { return *static_cast<const double*>(node.attrs.find("alpha")->data); }
   static Value at(const Value& table, const char* key) { return table.as<Table>()->at(key); }
