@@ -60,7 +60,7 @@ struct PackedFormat {
 /// What an instruction has left, for runs that are to leave the same.
 struct Footprints {
   struct Written {
-    std::string place;   ///< "update, 'step of w', of adamw (recipe.lua:9), kernel …"
+    std::string place;   ///< "update, 'step of w', of NAME (recipe.lua:9), kernel …"
     uint64_t bytes = 0;  ///< a checksum of what it has written
   };
   std::vector<Written> written;

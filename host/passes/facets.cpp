@@ -102,7 +102,7 @@ Status take_update(const Answer& a) {
     const bool none = std::none_of(a.c.strategies.begin(), a.c.strategies.end(),
                                    [](const auto& s) { return s->update() && s->update()->stages & GALLEY_STAGE_STEP; });
     return recipe_error((none ? "the recipe has no optimizer: '" : "'") + a.name + "' is to be trained, but no strategy updates it",
-                        none ? "add an optimizer: use \"adamw\" { lr = 2e-5 }" : "add an optimizer to the recipe, or freeze it");
+                        none ? "add an optimizer: `galley plugins` lists them" : "add an optimizer to the recipe, or freeze it");
   }
   if (!a.c.strategies[static_cast<size_t>(a.said.use)]->update())
     return plugin_error(a.by() + " claims the update of '" + a.name + "' but has no galley.update/1");

@@ -221,7 +221,7 @@ TEST_F(Lora, GoesOnWithAnAdapter) {
   EXPECT_TRUE(a.source.path.ends_with("/adapter_model.safetensors"));
   EXPECT_EQ(a.source.name, prefix + "lora_A.weight");
   EXPECT_EQ(a.flags, 0u);  // B is not zero: A has a gradient at once
-  EXPECT_EQ(alpha_of(producer(graph.find(prefix + "lora_A"))), 4.0);
+  EXPECT_EQ(alpha_of(producer(graph.find(prefix + "lora_B"))), 4.0);
   EXPECT_EQ(at(config(), "lora_dropout"), Value(0.25));
   EXPECT_EQ(at(config(), "target_modules"), list({"q_proj"}));
 }
@@ -345,8 +345,14 @@ TEST_F(Lora, BiasesOfAnAdapter) {
 TEST_F(Lora, ConfigurationsThatMeanSomethingElse) {
   make_model();
   const auto said = [&](const std::string& more) {
-    return continued(adapter(R"({"r": 2, "lora_alpha": 2, "target_modules": ["q_proj"], )" + more + "}", q_items()));
+    std::string text = "{" + more;
+    for (const char* usual : {R"("r": 2)", R"("lora_alpha": 2)", R"("target_modules": ["q_proj"])"}) {
+      const std::string key(usual, std::string_view(usual).find(':') + 1);
+      if (!more.starts_with(key)) text += std::string(", ") + usual;
+    }
+    return continued(adapter(text + "}", q_items()));
   };
+  EXPECT_EQ(said(R"("r": 2, "r": 3)"), "recipe.lua:3: lora: …/adapter_config.json:1:10: the key \"r\" is there twice");
   const std::string begin = "recipe.lua:3: lora: …/adapter_config.json: ",
                     changes = " changes what the adapter computes, and lora does not do that; it has to be null or false, not ";
   EXPECT_EQ(said(R"("a_novelty": 3)"), begin + "'a_novelty'" + changes + "3");
