@@ -300,7 +300,9 @@ std::vector<CommandSpec> all_commands() {
         {"--margin", "MARGIN", "a difference of losses that matters: in nats, or a share of what training gains (the recipe's, or 2%)"},
         {"--turns", "N", "cut each run into N parts (those of the recipe, or 4)"},
         {"--expect", "CONDITION",
-         "exit code 1 if it does not hold: 'ARM: identical', 'ARM: rounding', 'ARM: same', 'ARM: better', 'ARM: worse', 'ARM: memory <= 0.5 OTHER'", true, false},
+         "exit code 1 if it does not hold: 'ARM: identical', 'ARM: rounding', 'ARM: same', 'ARM: better', 'ARM: worse', 'ARM: memory <= "
+         "0.5 OTHER'",
+         true, false},
         set_flag,
         confine_flag,
         memory_flag,
@@ -344,7 +346,8 @@ std::vector<CommandSpec> all_commands() {
        "RECIPE",
        "plan all that a recipe offers by one_of { … }: what fits, how fast, how exact",
        "Opens no device. The order in a one_of says what is wanted: of what computes different things, the first that fits is chosen, an\n"
-       "earlier one_of first; of what differs in memory and speed alone, the fastest. Other commands take the first of each one_of. Example:\n"
+       "earlier one_of first; of what differs in memory and speed alone, the fastest. Other commands take the first of each one_of. "
+       "Example:\n"
        "  galley fit scripts/fit.lua --set model=DIR --set data=FILE --memory 6GiB --target rtx4060 --write mine.lua\n",
        {{"--memory", "BYTES", "the memory that there is, e.g. 6GiB", false, true},
         {"--write", "FILE", "write the recipe that is chosen"},

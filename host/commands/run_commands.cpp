@@ -271,13 +271,12 @@ Status command_export(const CommandLine& a) {
   const int64_t bytes = disk_use(folder.study->program, folder.study->recipe).exported;
   const auto share = taken_of_trained(session->rounded());
   if (a.has("--json"))
-    std::printf(
-        "%s\n",
-        to_json(Value(Table{{"exported", Value(out.string())}, {"bytes", Value(bytes)},
-                            {"rounded", rounding_json(session->rounded())},
-                            {"rounding_of_trained", share ? Value(*share) : Value()}}),
-                2)
-            .c_str());
+    std::printf("%s\n", to_json(Value(Table{{"exported", Value(out.string())},
+                                            {"bytes", Value(bytes)},
+                                            {"rounded", rounding_json(session->rounded())},
+                                            {"rounding_of_trained", share ? Value(*share) : Value()}}),
+                                2)
+                            .c_str());
   else
     print_lines("exported: %s, %s on disk\n%s", out.c_str(), bytes_text(bytes).c_str(),
                 rounding_text(session->rounded(), prose_columns()).c_str());

@@ -230,9 +230,10 @@ std::optional<double> measured(const ArmVerdict& v, const std::string& what) {
 }  // namespace
 
 Result<Expectation> parse_expectation(const std::string& text, const Comparison& comparison) {
-  const Error wrong = recipe_error("--expect '" + text + "': not a condition",
-                                   "write 'ARM: identical', 'ARM: rounding', 'ARM: same', 'ARM: better', 'ARM: worse' or 'ARM: memory <= 0.5 "
-                                   "OTHER', also with >=; for memory: resident, seconds, loss, validation");
+  const Error wrong =
+      recipe_error("--expect '" + text + "': not a condition",
+                   "write 'ARM: identical', 'ARM: rounding', 'ARM: same', 'ARM: better', 'ARM: worse' or 'ARM: memory <= 0.5 "
+                   "OTHER', also with >=; for memory: resident, seconds, loss, validation");
   Expectation out;
   out.text = text;
   const size_t colon = text.find(':');

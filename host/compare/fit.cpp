@@ -9,9 +9,9 @@
 
 #include "host/base/columns.hpp"
 #include "host/base/file.hpp"
+#include "host/base/json.hpp"
 #include "host/base/ordered.hpp"
 #include "host/base/pool.hpp"
-#include "host/base/json.hpp"
 #include "host/base/units.hpp"
 #include "host/compare/arms.hpp"
 #include "host/compare/printed.hpp"
@@ -80,7 +80,9 @@ class Combinations {
 };
 
 /// Strategies that declare to leave everything as it would be without them, and what they take, change no result but for rounding.
-bool changes_result(const StrategySpec& spec) { return spec.exactness == Exactness::Approximate || spec.against.arm != Against::Arm::Without; }
+bool changes_result(const StrategySpec& spec) {
+  return spec.exactness == Exactness::Approximate || spec.against.arm != Against::Arm::Without;
+}
 
 std::string result_of(const Study& s) {
   std::string out = std::to_string(s.program.rows * s.program.micro_batches) + " " + std::to_string(s.program.length) + "\n";
@@ -391,7 +393,8 @@ size_t end_of_head(const std::string& text) {
   size_t at = 0;
   while (at < text.size()) {
     const size_t first = text.find_first_not_of(" \t", at), end = std::min(text.find('\n', at), text.size() - 1);
-    if (first == std::string::npos || (text[first] != '\n' && text.compare(first, 2, "--") != 0) || text.compare(first, 4, "--[[") == 0) break;
+    if (first == std::string::npos || (text[first] != '\n' && text.compare(first, 2, "--") != 0) || text.compare(first, 4, "--[[") == 0)
+      break;
     at = end + 1;
   }
   return at;

@@ -22,8 +22,7 @@ inline std::string number_text(double value, int digits = 3) {
   const double size = std::fabs(value);
   if (!std::isfinite(value)) return printed("%g", value);
   if (size == 0) return "0";
-  if (size >= 1e-4 && size < 1e7)
-    return printed("%.*f", std::max(0, digits - 1 - static_cast<int>(std::floor(std::log10(size)))), value);
+  if (size >= 1e-4 && size < 1e7) return printed("%.*f", std::max(0, digits - 1 - static_cast<int>(std::floor(std::log10(size)))), value);
   std::string out = printed("%.*e", digits - 1, value);
   const size_t e = out.find('e');
   return out.substr(0, e + 1) + std::to_string(std::atoi(out.c_str() + e + 1));

@@ -80,9 +80,9 @@ Result<RunResult> read_result(const fs::path& run) {
       continue;
     }
     if (*step != static_cast<int64_t>(out.losses.size()) + 1)
-      return run_error(path.string() + ": step " + std::to_string(*step) + " stands where step " + std::to_string(out.losses.size() + 1) +
-                           " has to be",
-                       "remove the run's folder, and start the comparison again");
+      return run_error(
+          path.string() + ": step " + std::to_string(*step) + " stands where step " + std::to_string(out.losses.size() + 1) + " has to be",
+          "remove the run's folder, and start the comparison again");
     out.losses.push_back(TRY(number_of(line, "loss")));
     out.seconds.push_back(TRY(number_of(line, "seconds")));
     if (line.as<Table>()->contains("skipped")) out.skipped.push_back(*step);

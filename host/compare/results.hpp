@@ -48,8 +48,8 @@ bool same_bits(double a, double b);
 double relative_difference(double a, double b);
 
 Result<RunResult> read_result(const std::filesystem::path& run);
-/// Of a run that is over, with all of these steps or those behind which a strategy has ended it, whose metrics and model are what it has left (run_result.hpp); else an error that names
-/// the file.
+/// Of a run that is over, after all of these steps or the one with which a strategy has ended it, whose metrics and model are what it has left
+/// (run_result.hpp). Else an error that names the file.
 Result<RunResult> verified_result(const std::filesystem::path& run, int64_t steps);
 
 /// Reads the tensors of both, once: `a` keeps what it found.

@@ -92,9 +92,8 @@ std::optional<size_t> outlier(std::span<const double> differences) {
   const boost::math::students_t t(size - 2);
   const double bound = boost::math::quantile(boost::math::complement(t, 0.01 / (2 * size)));
   const double critical = (size - 1) / std::sqrt(size) * std::sqrt(bound * bound / (size - 2 + bound * bound));
-  const auto furthest = std::max_element(differences.begin(), differences.end(), [&](double a, double b) {
-    return std::fabs(a - spread->mean) < std::fabs(b - spread->mean);
-  });
+  const auto furthest = std::max_element(differences.begin(), differences.end(),
+                                         [&](double a, double b) { return std::fabs(a - spread->mean) < std::fabs(b - spread->mean); });
   if (std::fabs(*furthest - spread->mean) <= critical * spread->half * std::sqrt(size)) return {};
   return static_cast<size_t>(furthest - differences.begin());
 }

@@ -134,8 +134,9 @@ void judge_losses(const Comparison& comparison, const std::vector<RunResult>& ru
 std::string bits_text(const ArmVerdict& v) {
   return printed("losses differ by up to %s, from step %lld on", number_text(v.largest_loss, 2).c_str(),
                  static_cast<long long>(v.first_step)) +
-         (v.tensor.empty() ? ""
-                           : printed("; tensors by up to %s (%s)", number_text(v.largest_tensor, 2).c_str(), v.tensor.substr(0, 120).c_str()));
+         (v.tensor.empty()
+              ? ""
+              : printed("; tensors by up to %s (%s)", number_text(v.largest_tensor, 2).c_str(), v.tensor.substr(0, 120).c_str()));
 }
 
 /// The verdict on losses, in words.
@@ -151,8 +152,8 @@ void conclude_losses(const Comparison& comparison, const JudgedMargin& margin, s
   }
   if (d.word == Decision::Word::Same) {
     out.verdict = Verdict::Same;
-    out.sentence = "the same within " + number_text(d.within, 2) + ": " + difference_text(out, *d.interval) + basis_text(comparison, seeds) +
-                   (margin.value > 0 ? "; the margin is " + margin_text(margin) : "");
+    out.sentence = "the same within " + number_text(d.within, 2) + ": " + difference_text(out, *d.interval) +
+                   basis_text(comparison, seeds) + (margin.value > 0 ? "; the margin is " + margin_text(margin) : "");
   } else if (d.word == Decision::Word::Undecided) {
     out.verdict = Verdict::Undecided;
     out.sentence = "undecided: " + difference_text(out, *d.interval) + basis_text(comparison, seeds);
@@ -162,8 +163,8 @@ void conclude_losses(const Comparison& comparison, const JudgedMargin& margin, s
   } else {
     const bool better = d.word == Decision::Word::Better;
     out.verdict = better ? Verdict::Better : Verdict::Worse;
-    out.sentence = std::string(better ? "better" : "worse") + " by " + with_half_text(std::fabs(d.interval->mean), d.interval->half) + ": the " +
-                   measure_text(out) + " loss is " + (better ? "lower" : "higher") + basis_text(comparison, seeds);
+    out.sentence = std::string(better ? "better" : "worse") + " by " + with_half_text(std::fabs(d.interval->mean), d.interval->half) +
+                   ": the " + measure_text(out) + " loss is " + (better ? "lower" : "higher") + basis_text(comparison, seeds);
     if (std::fabs(d.interval->mean) - d.interval->half < margin.value)
       out.sentence += "; it may be less than the margin, " + margin_text(margin);
   }
@@ -209,7 +210,8 @@ JudgedMargin margin_of(const Margin& margin, const std::vector<RunResult>& basel
   for (const RunResult& run : baseline) {
     if (run.losses.empty()) continue;
     const auto start = run.validation.find(0);
-    gained.push_back((start != run.validation.end() ? start->second : run.losses.front()) - last_validation(run).value_or(run.final_loss()));
+    gained.push_back((start != run.validation.end() ? start->second : run.losses.front()) -
+                     last_validation(run).value_or(run.final_loss()));
   }
   if (!gained.empty() && std::isfinite(mean(gained))) out.gained = mean(gained);
   if (margin.nats > 0) {

@@ -35,9 +35,9 @@ const char* verdict_name(Verdict verdict);
 
 /// The margin that matters, and what it was made of.
 struct JudgedMargin {
-  double value = 0;               ///< of losses, in nats; 0: there is none, since training has gained nothing
-  std::optional<double> gained;   ///< by how much training made the baseline's loss smaller, mean over the seeds; none: not finite
-  std::optional<double> share;    ///< of what was gained; none: it was given in nats
+  double value = 0;              ///< of losses, in nats; 0: there is none, since training has gained nothing
+  std::optional<double> gained;  ///< by how much training made the baseline's loss smaller, mean over the seeds; none: not finite
+  std::optional<double> share;   ///< of what was gained; none: it was given in nats
 };
 /// Gained are the first validation loss, if that is from before the first step, or else the loss of the first step, less the last
 /// validation loss, or without validation the mean training loss of the last tenth of the steps.
@@ -50,10 +50,10 @@ struct ArmVerdict {
   double loss = 0;                                                 ///< final training loss, mean over the seeds
   std::optional<double> validation;                                ///< last validation loss, mean over the seeds
   std::optional<Interval> loss_difference, validation_difference;  ///< to the baseline, paired by seed
-  std::vector<double> losses, differences;  ///< by seed: those of the verdict, and less the baseline's
-  bool validated = false;                   ///< these are validation losses
-  Decision decision;                        ///< of these differences
-  std::optional<size_t> astray;             ///< the seed, from 0, whose difference is not like the others', and by more than the margin
+  std::vector<double> losses, differences;                         ///< by seed: those of the verdict, and less the baseline's
+  bool validated = false;                                          ///< these are validation losses
+  Decision decision;                                               ///< of these differences
+  std::optional<size_t> astray;         ///< the seed, from 0, whose difference is not like the others', and by more than the margin
   int64_t first_step = 0, outside = 0;  ///< the first step of any seed whose bits differ, and that is outside the band; 0: none
   double largest_loss = 0, largest_tensor = 0;
   std::string tensor;

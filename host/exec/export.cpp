@@ -131,7 +131,8 @@ Status Exporter::write(const Instruction& code) {
     rounded.trained = TRY(norm_since_file(operand, code.entry));
     return ok();
   }
-  rounded.trained = TRY(norm_of_change(operand, [&](int64_t from_number, std::span<double> numbers) { return read(code.inputs[1], from_number, numbers); }));
+  rounded.trained = TRY(
+      norm_of_change(operand, [&](int64_t from_number, std::span<double> numbers) { return read(code.inputs[1], from_number, numbers); }));
   return ok();
 }
 

@@ -22,8 +22,8 @@ struct Rounded {
   std::string file, entry;  ///< where it was written, and its name there
   uint32_t dtype = 0;       ///< in which it was written
   int64_t numbers = 0;
-  double error = 0;  ///< the norm of what was taken over that of the numbers before: the relative root mean square
-  double lost = 0;   ///< the norm of what was taken
+  double error = 0;               ///< the norm of what was taken over that of the numbers before: the relative root mean square
+  double lost = 0;                ///< the norm of what was taken
   std::optional<double> trained;  ///< the norm of what training has changed, where the program knows it
 };
 

@@ -307,8 +307,8 @@ Status Reference::after_kernel(const Instruction& code, SegmentKind kind, size_t
     Checksum sum;
     for (const auto& [o, now] : kernel.written) sum.add(now);
     options_.scope.trace->written.push_back({place_text(program_, kind, index) + (code.strategy.empty() ? "" : " of " + code.strategy) +
-                                               ", kernel '" + code.kernel->name + "' of plugin '" + plugin_of(code.kernel) + "',",
-                                           sum.value()});
+                                                 ", kernel '" + code.kernel->name + "' of plugin '" + plugin_of(code.kernel) + "',",
+                                             sum.value()});
   }
   const galley_op* none = code.op ? without_reference(code) : nullptr;
   const std::vector<NodeOf> nodes = code.op ? nodes_of(code) : std::vector<NodeOf>();

@@ -16,7 +16,7 @@
 namespace galley {
 namespace {
 
-thread_local uint32_t forks = 0;  // by this thread: another one of the host may start a program meanwhile
+thread_local uint32_t forks = 0;    // by this thread: another one of the host may start a program meanwhile
 std::atomic<bool> is_copy = false;  // of a process that was forked in a call of a plugin
 
 /// Copies of the standard output and error, far from where libraries look, so that there is something to say it with.

@@ -144,8 +144,9 @@ const Declared& declared_compare() {
         .fallback = Value(std::string("2%")),
         .wanted = kMarginExpected},
        {.name = "resplit",
-        .description = "true: each seed holds out other documents for validation; else all seeds and variants have the same ones, those of the "
-                       "comparison's own `seed`",
+        .description =
+            "true: each seed holds out other documents for validation; else all seeds and variants have the same ones, those of the "
+            "comparison's own `seed`",
         .type = Type::Boolean,
         .fallback = Value(false)},
        {.name = "budget",

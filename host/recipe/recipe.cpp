@@ -523,8 +523,7 @@ Result<Recipe> read_recipe(const std::filesystem::path& path, const RecipeOption
   RecipeScript* const script = opened.script.get();
   PathRules paths(folder_of(path), options.directory.empty() ? opened.here : options.directory, script->arguments().given_texts(),
                   options.confine, options.within);
-  TRY_STATUS(
-      Reader(script->language(), paths, script->sandbox(), recipe, options.steps).read(script->returned(), &recipe));
+  TRY_STATUS(Reader(script->language(), paths, script->sandbox(), recipe, options.steps).read(script->returned(), &recipe));
   recipe.confinement = paths.confinement();
   recipe.offers = script->language().offers();
   for (const LuaSource& source : script->sandbox().sources()) {

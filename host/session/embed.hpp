@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "host/session/session.hpp"
+#include "host/session/one_row.hpp"
 
 namespace galley {
 
@@ -34,12 +34,10 @@ class Embedder {
   };
   Session& session_;
   Take take_;
-  WindowBuffer window_;
+  OneRow row_;
   int64_t width_ = 0;
   int64_t filled_ = 0, taken_ = 0;
   std::vector<Piece> pieces_;
-  std::vector<std::byte> bytes_;
-  std::vector<float> states_;
 };
 
 }  // namespace galley

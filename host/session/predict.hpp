@@ -3,16 +3,15 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
-#include "host/session/session.hpp"
+#include "host/session/one_row.hpp"
 
 namespace galley {
 
 /// Of a study for Purpose::Predict.
 class Predictor {
  public:
-  explicit Predictor(Session& session);
+  explicit Predictor(Session& session) : session_(session), row_(session) {}
   /// The most tokens of a row.
   int64_t length() const { return session_.study().program.length; }
   /// What the head makes of a row of tokens, at most length(); those from `second` on are of the second of two texts. Valid until the next
@@ -21,9 +20,7 @@ class Predictor {
 
  private:
   Session& session_;
-  WindowBuffer window_;
-  std::vector<std::byte> bytes_;
-  std::vector<float> logits_;
+  OneRow row_;
 };
 
 }  // namespace galley

@@ -64,7 +64,8 @@ Status write_result(const fs::path& directory, const std::string& recipe_text, c
   std::string text = "# What the run has left: `galley compare` holds its files against these checksums.\nrun = ";
   text += json_quote(identity(recipe_text, sets)) + "\n\n[files]\n";
   std::error_code error;
-  if (fs::exists(directory / kMetrics, error)) text += json_quote(kMetrics) + " = " + json_quote(TRY(of_bytes(directory / kMetrics))) + "\n";
+  if (fs::exists(directory / kMetrics, error))
+    text += json_quote(kMetrics) + " = " + json_quote(TRY(of_bytes(directory / kMetrics))) + "\n";
   for (const auto& [file, sum] : exported) text += json_quote(file) + " = " + json_quote(hexadecimal(sum)) + "\n";
   return write_atomic(directory / kResultFile, text);
 }

@@ -240,7 +240,7 @@ class Loop {
   const fs::path& directory_;
   const TrainOptions& options_;
   int64_t last_;
-  bool ends_ = false;  // any step may be the last one
+  bool ends_ = false;                       // any step may be the last one
   std::array<ReportedMetric, 2> reported_;  ///< of the last validation
 };
 

@@ -98,9 +98,10 @@ TEST(Verdict, SevenMillionthsAreTheSame) {
   const ArmVerdict v = c.verdict();
   EXPECT_EQ(v.verdict, Verdict::Same);
   EXPECT_TRUE(v.decision.apart);  // no matter of chance, and of no consequence
-  EXPECT_EQ(v.sentence,
-            "the same within 1.1e-5: the validation loss is 7.0e-6 ± 5.2e-6 higher (95 %, paired t-test, 5 seeds); the margin is 0.015, 2 % of "
-            "what training gained");
+  EXPECT_EQ(
+      v.sentence,
+      "the same within 1.1e-5: the validation loss is 7.0e-6 ± 5.2e-6 higher (95 %, paired t-test, 5 seeds); the margin is 0.015, 2 % of "
+      "what training gained");
 }
 
 TEST(Verdict, AlwaysTheSameDifferenceBelowTheMargin) {
@@ -137,9 +138,10 @@ TEST(Verdict, UndecidedSaysHowManySeedsItWouldTake) {
   const ArmVerdict v = c.verdict();
   EXPECT_EQ(v.verdict, Verdict::Undecided);
   EXPECT_FALSE(v.decided());
-  EXPECT_EQ(v.sentence,
-            "undecided: the validation loss is 0.002 ± 0.058 lower (95 %, paired t-test, 5 seeds); about 86 seeds would be needed to tell a "
-            "difference of 0.015, 2 % of what training gained");
+  EXPECT_EQ(
+      v.sentence,
+      "undecided: the validation loss is 0.002 ± 0.058 lower (95 %, paired t-test, 5 seeds); about 86 seeds would be needed to tell a "
+      "difference of 0.015, 2 % of what training gained");
   c.comparison.margin = {0.2, 0};
   EXPECT_EQ(c.verdict().verdict, Verdict::Same);
   EXPECT_NE(c.verdict().sentence.find("; the margin is 0.20"), std::string::npos) << c.verdict().sentence;

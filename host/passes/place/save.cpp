@@ -116,7 +116,8 @@ class Values {
   Result<std::optional<Operand>> before(galley_tensor id) {
     const auto it = values_.find(id);
     const GraphTensor& t = c_.graph.tensor(id);
-    if (it == values_.end() || t.changes() || !homes_.contains(id) || c_.graph.tensor(it->second).shape != t.shape) return std::optional<Operand>();
+    if (it == values_.end() || t.changes() || !homes_.contains(id) || c_.graph.tensor(it->second).shape != t.shape)
+      return std::optional<Operand>();
     const auto begun = c_.graph.beginnings.find(id);
     if (begun != c_.graph.beginnings.end() && begun->second.contains(GALLEY_BEGIN_NUMBERS)) return std::optional<Operand>();
     return std::optional<Operand>(TRY(numbers(id)));

@@ -33,8 +33,7 @@ void embedding_gradient(Backward& b) {
   Attrs attrs;
   attrs.i("rows", b.graph.info(b.node.inputs[1]).shape[0]);
   if (const galley_attr* padding = b.attr("padding")) attrs.copy(*padding);
-  b.d_inputs[1] =
-      b.graph.node("embedding_grad", nullptr, {b.d_outputs[0], b.node.inputs[0]}, attrs, {b.d_inputs[1]}, {b.adds(1)})[0];
+  b.d_inputs[1] = b.graph.node("embedding_grad", nullptr, {b.d_outputs[0], b.node.inputs[0]}, attrs, {b.d_inputs[1]}, {b.adds(1)})[0];
 }
 
 // Only the rows that are looked up are read.

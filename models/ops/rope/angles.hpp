@@ -100,7 +100,8 @@ struct Angles {
       factors.push_back(list->type == GALLEY_ATTR_I64 ? static_cast<double>(static_cast<const int64_t*>(list->data)[k])
                                                       : static_cast<const double*>(list->data)[k]);
     if (factors.size() != static_cast<size_t>(D / 2))
-      wrong(n, std::to_string(factors.size()) + " numbers in '" + called + "'; there has to be one for each of the " + std::to_string(D / 2) + " pairs");
+      wrong(n, std::to_string(factors.size()) + " numbers in '" + called + "'; there has to be one for each of the " +
+                   std::to_string(D / 2) + " pairs");
     for (const double f : factors)
       if (!(f > 0)) wrong(n, std::string("'") + called + "' have to be positive, not " + std::to_string(f));
     if (factor > 1 && original > 1) size = std::sqrt(1 + std::log(factor) / std::log(original));

@@ -27,6 +27,7 @@ void shift_long(const Node& n, void*) {
 
 bool supported(const Node&) { return true; }
 
-const bool added = add(kernel<shift, supported>("shift.cpu", "shift")) && add(kernel<shift_long, supported>("shift_long.cpu", "shift_long"));
+const bool added =
+    add(kernel<shift, supported>("shift.cpu", "shift")) && add(kernel<shift_long, supported>("shift_long.cpu", "shift_long"));
 
 }  // namespace

@@ -53,16 +53,16 @@ void long_reference(const Node& n) {
 Op shift_long("shift_long",
               "y = x + by where position x of the document's last token, row last_key of the same sequence, is longer_than or more; x, "
               "last_key (B, S) I32, y like x");
-const bool long_added = add(shift_long.input("x", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
-                                .input("last_key", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
-                                .output("y", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
-                                .integer("by", 0, "added to each")
-                                .integer("longer_than", 0, "positions of a document that is not long")
-                                .infer<long_shape>()
-                                .reference<long_reference>()
-                                .test("small", {{GALLEY_I32, {2, 3}, 0, 9}, {GALLEY_I32, {2, 3}, 0, 2}}, Attrs().i("by", 2).i("longer_than", 5))
-                                .test("large", {{GALLEY_I32, {3, 671}, 0, 670}, {GALLEY_I32, {3, 671}, 0, 670}},
-                                      Attrs().i("by", 671).i("longer_than", 300)));
+const bool long_added =
+    add(shift_long.input("x", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+            .input("last_key", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+            .output("y", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+            .integer("by", 0, "added to each")
+            .integer("longer_than", 0, "positions of a document that is not long")
+            .infer<long_shape>()
+            .reference<long_reference>()
+            .test("small", {{GALLEY_I32, {2, 3}, 0, 9}, {GALLEY_I32, {2, 3}, 0, 2}}, Attrs().i("by", 2).i("longer_than", 5))
+            .test("large", {{GALLEY_I32, {3, 671}, 0, 670}, {GALLEY_I32, {3, 671}, 0, 670}}, Attrs().i("by", 671).i("longer_than", 300)));
 
 }  // namespace
 }  // namespace galley::models::shift_op
