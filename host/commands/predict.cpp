@@ -153,14 +153,11 @@ Status command_predict(const CommandLine& a) {
       return recipe_error("galley predict: the model tells something of two texts", "give the second one by --pair TEXT");
     for (size_t i = 0; i < texts.size(); ++i) TRY_STATUS(teller->tell(texts[i], pairs == a.flags.end() ? "" : pairs->second[i], ""));
   } else {
-    LineBlocks blocks(read_stdin);
-    LineBlock block;
-    while (TRY(blocks.next(&block))) {
-      if (block.too_long) return recipe_error("stdin:" + std::to_string(block.first_line) + ": " + too_long_line());
-      TRY_STATUS(for_each_line(block, [&](std::string_view line, int64_t number) -> Status {
-        if (line.find_first_not_of(" \t\r") == std::string_view::npos) return ok();
-        return teller->tell_line(line, "stdin:" + std::to_string(number));
-      }));
+    StdinLines lines;
+    std::string_view line;
+    while (TRY(lines.next(&line))) {
+      if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+      TRY_STATUS(teller->tell_line(line, lines.place()));
       std::fflush(stdout);
     }
   }

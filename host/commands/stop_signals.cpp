@@ -12,7 +12,7 @@ namespace galley {
 namespace {
 
 volatile std::sig_atomic_t asked_to_stop = 0;
-volatile std::sig_atomic_t last_step = -1;   // the one behind which a run would stop now; −1: no run is under way
+volatile std::sig_atomic_t last_step = -1;   // the one after which a run would stop now; −1: no run is under way
 volatile std::sig_atomic_t on_terminal = 0;  // stderr is a terminal: a line may stand there that is not at its end
 volatile std::sig_atomic_t first_time = 0;   // milliseconds, of the first SIGINT or SIGTERM; 0: there was none
 
