@@ -1,6 +1,7 @@
 // Products of matrices by cuBLASLt: C (m, n) = A (m, k) · B (k, n), in rows, and in the same pass a bias, what C held, an activation. Sums
-// are made in F32 and rounded once. Where there is no cuBLASLt to call, because CUDA is emulated, loops on the host's threads stand in for
-// it (gemm_emulated.hpp); all else is the same.
+// are made in F32 and rounded once; in 16 bit cuBLASLt may round them before, too, where it adds to what C held or multiplies by GELU's
+// slope. Where there is no cuBLASLt to call, because CUDA is emulated, loops on the host's threads stand in for it (gemm_emulated.hpp);
+// all else is the same.
 //
 //   query:        if (const char* why = Gemm::refusal(product, target)) unsupported(why);
 //                 plan.workspace_bytes = Gemm::workspace_bytes(product, 1, target);
@@ -8,14 +9,16 @@
 //   run:          gemm.run(queue);
 //
 // Algorithms. The heuristic's first one within the workspace is taken, once, while the kernel is prepared; where the host gives choices,
-// the fastest of its first eight, which is measured once for each form. It is searched for the product without an activation, one product
-// at a time, and for addresses as aligned as rows are: so a product has the same bytes alone, in a group, at any row of a tensor and in
-// every run. It does depend on the number of rows.
+// the fastest of its first eight, which is measured once for each form. It is searched for one product at a time, and for addresses as
+// aligned as rows are: so a product has the same bytes alone, in a group, at any row of a tensor and in every run. It does depend on the
+// number of rows.
 //
 // Bias. cuBLASLt wants it in the dtype of C, so one in another dtype is copied into the workspace before each product. Addresses of several
 // products are written there, too: constants would not let the host group products.
 #pragma once
 
+#include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -72,8 +75,26 @@ inline std::string text(const Matmul& p) {
   };
   return "A " + shape(p.m, p.k, p.a_transposed) + " B " + shape(p.k, p.n, p.b_transposed) + ", " + dtype_text(p.dtype) + " to " +
          dtype_text(p.c_dtype) + (p.compute == Compute::Tf32 ? ", in tf32" : "") + (p.has_bias ? ", with a bias" : "") +
-         (p.adds ? ", added" : "");
+         (p.adds ? ", added" : "") +
+         (p.epilogue == Epilogue::Relu       ? ", then ReLU"
+          : p.epilogue == Epilogue::Gelu     ? ", then GELU"
+          : p.epilogue == Epilogue::GeluGrad ? ", times the slope of GELU"
+                                             : "");
 }
+
+/// cuBLASLt knows no algorithm for a product, though its version takes such products as a rule: whoever asked makes it in another way.
+class NoAlgorithm : public sdk::Failure {
+ public:
+  using Failure::Failure;
+  /// Warns of it, once for each product that is asked for. [thread-safe]
+  void warn(const char* instead) const {
+    static std::mutex mutex;
+    static std::set<std::string> said;
+    const std::lock_guard lock(mutex);
+    if (const galley_host* host = sdk::host(); host && said.insert(what()).second)
+      host->log(host->context, GALLEY_LOG_WARNING, (std::string(what()) + "; " + instead).c_str());
+  }
+};
 
 namespace detail {
 
@@ -147,7 +168,7 @@ class Gemm {
            p.dtype == q.dtype && p.c_dtype == q.c_dtype && p.compute == q.compute && p.adds == q.adds && p.alpha == q.alpha;
   }
   /// `products`: one, or several of one form that batches, which do not depend on each other. Fails if cuBLASLt cannot be
-  /// opened, or has no algorithm.
+  /// opened; throws NoAlgorithm if it has none for them.
   Gemm(const char* name, const std::vector<Matmul>& products, const galley_kernel_setup& setup)
       : form_(products.front()), engine_(prepare(name, products, setup)) {}
 

@@ -124,39 +124,60 @@ class GemmEngine {
     if (status != CUBLAS_STATUS_SUCCESS) fail("cublasLtMatmul", status);
   }
   [[noreturn]] void fail(const char* what, cublasStatus_t status) const {
-    throw sdk::Failure(GALLEY_FAILED, setup_.name + ": cuBLASLt " + lt_.version() + ", " + text(form()) + ", within " +
-                                          std::to_string(setup_.workspace_bytes) + " bytes of workspace: " + what + ": " +
-                                          lt_.status_name(status));
+    throw sdk::Failure(GALLEY_FAILED, setup_.name + ": " + request() + ": " + what + ": " + lt_.status_name(status));
+  }
+  /// What was asked for, for messages.
+  std::string request() const {
+    return "cuBLASLt " + lt_.version() + ", " + text(form()) + ", within " + std::to_string(setup_.workspace_bytes) + " bytes of workspace";
   }
 
-  /// Sets the algorithm: the heuristic's first one for the product and its bias, or the fastest one; also for what follows, if it takes
-  /// that.
+  /// Sets the algorithm, and what follows the product. ReLU has the algorithm that the product has alone, if that takes it: its bytes are
+  /// those of two nodes. For GELU and its gradient an algorithm is searched with the epilogue: many of those for the product alone take it,
+  /// and are several times slower with it. GELU has one algorithm whether its product is kept or not, and so the same bytes.
   void choose() {
-    const uint32_t bias = form().has_bias ? CUBLASLT_EPILOGUE_BIAS : 0;
-    const auto epilogue = [&](uint32_t then) {
-      set(CUBLASLT_MATMUL_DESC_EPILOGUE, bias | then ? bias | then : uint32_t{CUBLASLT_EPILOGUE_DEFAULT});
-    };
-    epilogue(0);
-    if (bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, somewhere());
-    if (setup_.choices) {
-      tune();
-    } else {
-      algorithm_ = search().front().made;
-    }
-    if (form().epilogue != Epilogue::None) {
-      const bool reads = form().epilogue == Epilogue::GeluGrad;
-      epilogue(form().epilogue == Epilogue::Relu ? CUBLASLT_EPILOGUE_RELU
-               : reads                           ? CUBLASLT_EPILOGUE_DGELU
-               : form().keeps_product            ? CUBLASLT_EPILOGUE_GELU_AUX
-                                                 : CUBLASLT_EPILOGUE_GELU);
-      if (reads || form().keeps_product) {
-        set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, form().n);
-        set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, somewhere());
+    if (form().has_bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, somewhere());
+    switch (form().epilogue) {
+      case Epilogue::None:
+      case Epilogue::Relu:
+        follow(0);
+        take({});
+        if (form().epilogue == Epilogue::None) break;
+        follow(CUBLASLT_EPILOGUE_RELU);
+        if (!takes(layouts_)) algorithm_ = search().front().made;
+        break;
+      case Epilogue::Gelu: {
+        follow(CUBLASLT_EPILOGUE_GELU_AUX);
+        const std::vector<detail::Algorithm> keeping = search();
+        follow(CUBLASLT_EPILOGUE_GELU);
+        std::vector<detail::Algorithm> both;
+        for (const detail::Algorithm& x : keeping)
+          if (algorithm_ = x.made; takes(layouts_)) both.push_back(x);
+        if (both.empty()) throw NoAlgorithm(GALLEY_UNSUPPORTED, request() + ": it has no algorithm for both forms of GELU");
+        take(both);
+        if (form().keeps_product) follow(CUBLASLT_EPILOGUE_GELU_AUX, form().product);
+        break;
       }
-      if (!takes(layouts_)) algorithm_ = search().front().made;
-      if (reads || form().keeps_product) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, form().product);
+      case Epilogue::GeluGrad:
+        follow(CUBLASLT_EPILOGUE_DGELU);
+        take(search(), form().product);
+        break;
     }
-    if (bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, setup_.bias);
+    if (form().has_bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, setup_.bias);
+  }
+  /// What follows the product; `aux`: GELU's matrix, where it has one.
+  void follow(uint32_t then, void* aux = somewhere()) {
+    const uint32_t all = then | (form().has_bias ? CUBLASLT_EPILOGUE_BIAS : 0);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, all ? all : uint32_t{CUBLASLT_EPILOGUE_DEFAULT});
+    const bool reads = then == CUBLASLT_EPILOGUE_GELU_AUX || then == CUBLASLT_EPILOGUE_DGELU;
+    if (reads) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, form().n);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, reads ? aux : nullptr);
+  }
+  /// The first one of the candidates, those of a search where there are none, or the fastest one. `aux`: as for follow(), set at the end.
+  void take(std::vector<detail::Algorithm> candidates, void* aux = nullptr) {
+    if (aux && setup_.choices) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
+    if (setup_.choices) tune(std::move(candidates));
+    else algorithm_ = (candidates.empty() ? search() : candidates).front().made;
+    if (aux) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
   }
 
   /// Those that the heuristic knows, the best first; one at least.
@@ -185,8 +206,8 @@ class GemmEngine {
     for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < count; ++i)
       if (fits(found[i])) out.push_back({found[i].algo});
     if (!out.empty()) return out;
-    fail("it has no algorithm; GALLEY_CUBLASLT=FILE takes another version, and an empty one none",
-         status == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : status);
+    throw NoAlgorithm(GALLEY_UNSUPPORTED, request() + ": it has no algorithm: " +
+                                              lt_.status_name(status == CUBLAS_STATUS_SUCCESS ? CUBLAS_STATUS_NOT_SUPPORTED : status));
   }
   bool fits(const cublasLtMatmulHeuristicResult_t& result) const {
     return result.state == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= static_cast<size_t>(setup_.workspace_bytes);
@@ -202,15 +223,17 @@ class GemmEngine {
 
   // ---- Measured choices: an algorithm is kept as the words of cuBLASLt's own struct ----
 
-  void tune() {
-    const std::string key = "cublaslt: " + text(form()) + ", " + std::to_string(setup_.workspace_bytes) + " bytes of workspace, rows at " +
-                            std::to_string(alignment(form().a_row(), form().dtype, &Matmul::a)) + ", " +
-                            std::to_string(alignment(form().b_row(), form().dtype, &Matmul::b)) + ", " +
-                            std::to_string(alignment(form().n, form().c_dtype, &Matmul::c));
+  void tune(std::vector<detail::Algorithm> candidates) {
+    Matmul form = this->form();
+    if (form.epilogue == Epilogue::Relu) form.epilogue = Epilogue::None;  // the algorithm is that of the product alone
+    const std::string key = "cublaslt: " + text(form) + ", " + std::to_string(setup_.workspace_bytes) + " bytes of workspace, rows at " +
+                            std::to_string(alignment(form.a_row(), form.dtype, &Matmul::a)) + ", " +
+                            std::to_string(alignment(form.b_row(), form.dtype, &Matmul::b)) + ", " +
+                            std::to_string(alignment(form.n, form.c_dtype, &Matmul::c));
     if (const char* known = setup_.choices->find(setup_.choices->self, key.c_str()); known && read(known) && takes(layouts_)) return;
-    const std::vector<detail::Algorithm> candidates = search();
+    if (candidates.empty()) candidates = search();
     const std::vector<char> held = held_by_c();
-    if (form().has_bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, setup_.bias);
+    if (form.has_bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, setup_.bias);
     double best = 0;
     cublasLtMatmulAlgo_t fastest = candidates.front().made;
     for (size_t i = 0; i < candidates.size(); ++i) {
@@ -220,8 +243,8 @@ class GemmEngine {
       if (i == 0 || seconds < 0.98 * best) best = seconds, fastest = candidates[i].made;
     }
     algorithm_ = fastest;
-    if (!held.empty()) move(form().c, held.data(), held.size());
-    if (form().has_bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, somewhere());
+    if (!held.empty()) move(form.c, held.data(), held.size());
+    if (form.has_bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, somewhere());
     setup_.choices->keep(setup_.choices->self, key.c_str(), words().c_str());
   }
   /// What the first product adds to, if it does: the calls that are measured add to it, too, and it is put back behind them.

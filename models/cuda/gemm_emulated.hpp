@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 #include "cuda/gemm.hpp"
@@ -12,7 +13,10 @@ namespace galley::cuda {
 
 class GemmEngine {
  public:
+  /// GALLEY_EMULATED_LT_REFUSES=1: a library that has no algorithm for anything.
   explicit GemmEngine(const GemmSetup& setup) : setup_(setup) {
+    if (std::getenv("GALLEY_EMULATED_LT_REFUSES"))
+      throw NoAlgorithm(GALLEY_UNSUPPORTED, "cuBLASLt, emulated, " + text(setup.products.front()) + ": it has no algorithm");
     const galley_choices* const choices = setup.choices;
     const std::string key = "loops: " + text(setup.products.front());
     if (choices && !choices->find(choices->self, key.c_str())) choices->keep(choices->self, key.c_str(), "the only ones");

@@ -107,6 +107,7 @@ class CuBlasLt : public testing::Test {
   ~CuBlasLt() override {
     ::unsetenv("GALLEY_MOCK_LT_BATCHES");
     ::unsetenv("GALLEY_MOCK_LT_REFUSES");
+    ::unsetenv("GALLEY_MOCK_LT_GELU");
     (void)cudaStreamDestroy(stream_);
   }
 
@@ -306,11 +307,33 @@ TEST_F(CuBlasLt, TakesWhatFitsIntoTheWorkspace) {
   try {
     expect_right(p);
     ADD_FAILURE() << "an algorithm that needs more than there is was taken";
-  } catch (const sdk::Failure& failure) {
+  } catch (const NoAlgorithm& failure) {
     const std::string said = failure.what();
-    EXPECT_NE(said.find("node: cuBLASLt 13.1.0, A (8 x 64) B (64 x 8), bf16 to bf16"), std::string::npos) << said;
+    EXPECT_NE(said.find("cuBLASLt 13.1.0, A (8 x 64) B (64 x 8), bf16 to bf16"), std::string::npos) << said;
     EXPECT_NE(said.find("it has no algorithm"), std::string::npos) << said;
   }
+}
+
+// What is recomputed must have the bytes of what was used, so one algorithm makes GELU with and without its product.
+TEST_F(CuBlasLt, MakesBothFormsOfGeluByOneAlgorithm) {
+  Choices choices;
+  setup_.choices = &choices.table;
+  Matmul p = product(8, 16, 64, GALLEY_BF16, GALLEY_BF16);
+  p.epilogue = Epilogue::Gelu;
+  for (const char* others : {"0", "2"}) {
+    ::setenv("GALLEY_MOCK_LT_GELU", others, 1);
+    choices.kept.clear();
+    choices.measured = 0;
+    for (const bool keeps : {false, true}) {
+      p.keeps_product = keeps;
+      expect_right(p);
+    }
+    EXPECT_EQ(choices.measured, 1) << "each form was measured";
+    ASSERT_EQ(choices.kept.size(), 1u);
+    EXPECT_GE(choices.kept.begin()->second.substr(choices.kept.begin()->second.find(' ') + 1, 1), others);
+  }
+  ::setenv("GALLEY_MOCK_LT_GELU", "3", 1);
+  EXPECT_THROW(expect_right(p), NoAlgorithm);
 }
 
 // One call by a stride, one by a table of addresses, or one after another: what the algorithm can.

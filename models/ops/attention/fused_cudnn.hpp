@@ -8,7 +8,9 @@
 
 #include <limits>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <tuple>
 #include <vector>
 
 #include "cuda/cudnn.hpp"
@@ -310,14 +312,15 @@ class FusedGraph {
   int64_t workspace_bytes_ = 0;
 };
 
-/// The plan of a form, which its nodes share as long as one of them is there. [thread-safe]
+/// The plan of a form, which its nodes share. It takes up to a second to make and a few KiB to keep, so it stays for later nodes of this
+/// process. [thread-safe]
 inline std::shared_ptr<const FusedGraph> fused_graph(const cuda::dnn::Dnn& dnn, const FusedForm& form, bool backward, int64_t most_bytes) {
   static std::mutex mutex;
-  static std::map<std::pair<FusedForm, bool>, std::weak_ptr<const FusedGraph>> plans;
+  // Never destroyed: cuDNN may be gone when the process ends.
+  static auto& plans = *new std::map<std::tuple<FusedForm, bool, int64_t>, std::shared_ptr<const FusedGraph>>;
   const std::lock_guard lock(mutex);
-  std::weak_ptr<const FusedGraph>& known = plans[{form, backward}];
-  std::shared_ptr<const FusedGraph> graph = known.lock();
-  if (!graph) known = graph = std::make_shared<const FusedGraph>(dnn, FusedPlace{dnn.handle(), nullptr}, form, backward, most_bytes);
+  std::shared_ptr<const FusedGraph>& graph = plans[{form, backward, most_bytes}];
+  if (!graph) graph = std::make_shared<const FusedGraph>(dnn, FusedPlace{dnn.handle(), nullptr}, form, backward, most_bytes);
   return graph;
 }
 

@@ -9,7 +9,7 @@
 // so.
 //
 // A thin product with the sum behind it, an adapter's B: it is added to the other term where the sum lies in its place, else to a copy of
-// it. It is rounded with the sum and not before, so that in 16 bit its bytes differ from those of the two nodes.
+// it. cuBLASLt rounds it with the sum, or before that, too; so in 16 bit its bytes may differ from those of the two nodes.
 #include "ops/linear/cuda_products.hpp"
 
 namespace galley::cuda {
@@ -87,7 +87,7 @@ class Products {
         to += set.weights[i].bytes();
       }
       if (set.way == Way::Tiles) made.tiles = set.products;
-      else made.gemms.emplace_back(set.name, set.products, rest);
+      else made.library.emplace_back(set.name, set.products, rest);
     }
   }
 
@@ -96,7 +96,7 @@ class Products {
       launch(detail::map_numbers<detail::SameNumber>, map_grid(c.count), queue, c.from, c.to, c.count, detail::SameNumber());
     for (const Made& made : made_) {
       for (const Unpacked& u : made.unpacked) u.weight.unpack(u.to, queue);
-      for (const Gemm& gemm : made.gemms) gemm.run(queue);
+      for (const LibraryProducts& products : made.library) products.run(queue);
       for (const Matmul& product : made.tiles) multiply_by_tiles(product, queue);
     }
   }
@@ -117,7 +117,7 @@ class Products {
   };
   struct Made {
     std::vector<Unpacked> unpacked;
-    std::vector<Gemm> gemms;  ///< one, or none
+    std::vector<LibraryProducts> library;  ///< one, or none
     std::vector<Matmul> tiles;
   };
   static std::vector<Set> sets(const Nodes& nodes, const galley_target& target) {

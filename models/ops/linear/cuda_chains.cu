@@ -4,12 +4,14 @@
 //   linear_dx>gelu_grad    dh = (dy·W) · gelu'(h)
 //   linear>relu            y = max(x·Wᵀ + b, 0)
 //
-// What lies between is not rounded to its dtype before the activation, so GELU's bytes differ from those of the two nodes, by that
-// rounding. They are the same whether or not others read the product. In F32 GELU stays a kernel of its own: the epilogue's tanh is an
-// approximation that 16 bits do not show, but 32 do. ReLU's bytes are those of the two nodes.
+// Whether what lies between is rounded to its dtype before the activation is up to cuBLASLt: of 13.0 on an H100, GELU's gradient is of a
+// rounded product, and GELU is not. So GELU's bytes differ from those of the two nodes, by that rounding. They are the same whether or not
+// others read the product. In F32 GELU stays a kernel of its own: the epilogue's tanh is an approximation that 16 bits do not show, but 32
+// do. ReLU's bytes are those of the two nodes.
 //
 // SiLU and SwiGLU have no epilogue. Of other architectures than Hopper's and Blackwell's for data centers, cuBLASLt runs these epilogues as
 // a kernel of its own behind the product, which reads more than ours do (github.com/karpathy/llm.c, pull requests 338, 591 and 653).
+#include "cuda/activation.hpp"
 #include "ops/linear/cuda_products.hpp"
 
 namespace galley::cuda {
@@ -28,14 +30,40 @@ class Chain {
     plan.priority = 1;  // as the product alone has by cuBLASLt
   }
   Chain(const Nodes& nodes, const galley_kernel_setup& setup)
-      : unpacked_{Coded(nodes[0].in(1)), unpacked_.weight ? aligned_workspace(setup.workspace) : nullptr},
-        gemm_(nodes[0].name(), {placed(nodes)}, rest(setup)) {}
+      : unpacked_{Coded(nodes[0].in(1)), unpacked_.weight ? aligned_workspace(setup.workspace) : nullptr}, form_(placed(nodes)) {
+    try {
+      whole_.emplace_back(nodes[0].name(), std::vector{form_}, rest(setup));
+    } catch (const NoAlgorithm& none) {
+      none.warn("the activation is a launch of its own");
+      Matmul alone = form_;
+      alone.epilogue = Epilogue::None;
+      alone.keeps_product = false;
+      if (form_.keeps_product) alone.c = form_.product;
+      alone_.emplace_back(nodes[0].name(), std::vector{alone}, rest(setup));
+    }
+  }
   void run(galley_queue* queue) const {
     if (unpacked_.weight) unpacked_.weight.unpack(unpacked_.to, queue);
-    gemm_.run(queue);
+    for (const Gemm& gemm : whole_) gemm.run(queue);
+    for (const LibraryProducts& product : alone_) {
+      product.run(queue);
+      activate(queue);
+    }
   }
 
  private:
+  void activate(galley_queue* queue) const {
+    const int64_t n = form_.m * form_.n;
+    Reader held, product;
+    Writer to;
+    held.data = form_.keeps_product ? form_.product : form_.c;
+    product.data = form_.product;
+    to.data = form_.c;
+    held.dtype = product.dtype = to.dtype = form_.c_dtype;
+    if constexpr (epilogue == Epilogue::Relu) launch(detail::map_numbers<Relu>, map_grid(n), queue, held, to, n, Relu());
+    else if constexpr (epilogue == Epilogue::Gelu) launch(detail::map_numbers<GeluTanh>, map_grid(n), queue, held, to, n, GeluTanh());
+    else launch(detail::map_pairs<Gradient<GeluTanh>>, map_grid(n), queue, held, product, to, n, Gradient<GeluTanh>());
+  }
   /// The product, which reads what is unpacked at the begin of the workspace.
   Matmul placed(const Nodes& nodes) const {
     Matmul p = product(nodes);
@@ -79,7 +107,9 @@ class Chain {
   }
 
   Unpacked unpacked_;
-  Gemm gemm_;
+  Matmul form_;
+  std::vector<Gemm> whole_;             ///< one, or, where cuBLASLt has no algorithm for it,
+  std::vector<LibraryProducts> alone_;  ///< the product of it
 };
 
 const bool chains_added =

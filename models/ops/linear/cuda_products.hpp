@@ -65,4 +65,25 @@ struct Unpacked {
 /// Launches a product of any dtypes (cuda_tiles.cu).
 void multiply_by_tiles(const Matmul& product, galley_queue* queue);
 
+/// Products by cuBLASLt, as Gemm takes them, or by tiles where it turns out to have no algorithm: then a warning says so.
+class LibraryProducts {
+ public:
+  LibraryProducts(const char* name, const std::vector<Matmul>& products, const galley_kernel_setup& setup) {
+    try {
+      gemm_.emplace_back(name, products, setup);
+    } catch (const NoAlgorithm& none) {
+      none.warn("Galley's own tiles make the product, which takes longer");
+      tiles_ = products;
+    }
+  }
+  void run(galley_queue* queue) const {
+    for (const Gemm& gemm : gemm_) gemm.run(queue);
+    for (const Matmul& product : tiles_) multiply_by_tiles(product, queue);
+  }
+
+ private:
+  std::vector<Gemm> gemm_;  ///< one, or none
+  std::vector<Matmul> tiles_;
+};
+
 }  // namespace galley::cuda

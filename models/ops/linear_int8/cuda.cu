@@ -174,6 +174,13 @@ __global__ void __launch_bounds__(kThreads) multiply_codes(const int8_t* x, Fini
   }
 }
 
+/// y of the codes of x, by tiles.
+void multiply_by_tiles(const Rows& rows, const Finish& finish, galley_queue* queue) {
+  const int64_t across = blocks_of(finish.shape.N, kTile);
+  launch(finish.w.transposed ? multiply_codes<true> : multiply_codes<false>, {blocks_of(finish.shape.R, kTile) * across, kThreads}, queue,
+         rows.codes(), finish, across);
+}
+
 class Tiles {
  public:
   static void query(const Node& n, const galley_target&, galley_kernel_plan& plan) {
@@ -185,11 +192,8 @@ class Tiles {
   }
   Tiles(const Node& n, const galley_kernel_setup& setup) : Tiles(n, Room(setup.workspace)) {}
   void run(galley_queue* queue) const {
-    const Shape& shape = finish_.shape;
-    const int64_t across = blocks_of(shape.N, kTile);
     rows_.run(queue);
-    launch(finish_.w.transposed ? multiply_codes<true> : multiply_codes<false>, {blocks_of(shape.R, kTile) * across, kThreads}, queue,
-           rows_.codes(), finish_, across);
+    multiply_by_tiles(rows_, finish_, queue);
   }
 
  private:
@@ -240,6 +244,7 @@ class Library {
     const Shape& shape = finish_.shape;
     const int64_t packs = blocks_of(shape.N, kPack);
     rows_.run(queue);
+    if (gemms_.empty()) multiply_by_tiles(rows_, finish_, queue);
     for (size_t i = 0; i < gemms_.size(); ++i) {
       const int64_t first = static_cast<int64_t>(i) * piece_, rows = std::min(piece_, shape.R - first);
       gemms_[i].run(queue);
@@ -256,12 +261,17 @@ class Library {
     const Shape& shape = finish_.shape;
     galley_kernel_setup rest = setup;
     rest.workspace = room.take<char>(0);
-    for (int64_t first = 0; first < shape.R; first += piece_) {
-      Matmul p = product(shape, std::min(piece_, shape.R - first));
-      p.a = rows_.codes() + first * shape.K;
-      p.b = finish_.w.codes;
-      p.c = sums_;
-      gemms_.emplace_back(n.name(), std::vector<Matmul>{p}, rest);
+    try {
+      for (int64_t first = 0; first < shape.R; first += piece_) {
+        Matmul p = product(shape, std::min(piece_, shape.R - first));
+        p.a = rows_.codes() + first * shape.K;
+        p.b = finish_.w.codes;
+        p.c = sums_;
+        gemms_.emplace_back(n.name(), std::vector<Matmul>{p}, rest);
+      }
+    } catch (const NoAlgorithm& none) {
+      none.warn("Galley's own tiles make the product, which takes longer");
+      gemms_.clear();
     }
   }
   static int64_t piece_rows(const Shape& s) { return std::min(s.R, std::max(kLeastRows, kPieceBytes / (s.N * int64_t{sizeof(int)}))); }
@@ -281,7 +291,7 @@ class Library {
   Finish finish_;
   int64_t piece_;
   int* sums_;
-  std::vector<Gemm> gemms_;
+  std::vector<Gemm> gemms_;  ///< of pieces; none where tiles make the product
 };
 
 const bool added = add(kernel_of<Tiles>("linear_int8.cuda", "linear_int8", GALLEY_KERNEL_FORMATS)) &&

@@ -187,14 +187,19 @@ struct Call {
 /// What an algorithm's words say that it was searched for.
 struct Algorithm {
   explicit Algorithm(const cublasLtMatmulAlgo_t& from)
-      : mine(from.data[0] == kAlgorithm), needs(from.data[2]), alignments(from.data[3]), shape(from.data[4]) {}
+      : mine(from.data[0] == kAlgorithm), number(from.data[1]), needs(from.data[2]), alignments(from.data[3]), shape(from.data[4]) {}
   static uint64_t shape_of(const Call& call) {
     return static_cast<uint64_t>(call.m * 1'000'003 + call.n * 1009 + call.k) * 64 + static_cast<uint64_t>(call.a.type) * 4 +
            2 * call.p.a_transposed + call.p.b_transposed;
   }
+  /// GALLEY_MOCK_LT_GELU = n: the first n algorithms cannot do GELU alone, without its matrix.
+  bool takes(const Call& call) const {
+    const char* const others = std::getenv("GALLEY_MOCK_LT_GELU");
+    return !others || call.p.then() != CUBLASLT_EPILOGUE_GELU || number >= static_cast<uint64_t>(std::atoi(others));
+  }
   int64_t alignment(int operand) const { return static_cast<int64_t>(alignments >> 16 * operand & 0xFFFF); }
   bool mine;
-  uint64_t needs, alignments, shape;
+  uint64_t number, needs, alignments, shape;
 };
 
 void check_alignment(const Algorithm& algorithm, int operand, const LtMatrix& x, const void* address) {
@@ -374,7 +379,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
   const Call call(handle, product, a, b, c, d);
   const Algorithm of(*algorithm);
   if (!of.mine || of.shape != Algorithm::shape_of(call)) return CUBLAS_STATUS_INVALID_VALUE;
-  *out = {*algorithm, of.needs, call.support(), 1, {}};
+  *out = {*algorithm, of.needs, of.takes(call) ? call.support() : CUBLAS_STATUS_NOT_SUPPORTED, 1, {}};
   return out->state;
 }
 cublasStatus_t cublasLtMatmulAlgoCapGetAttribute(const cublasLtMatmulAlgo_t* algorithm, cublasLtMatmulAlgoCapAttributes_t which, void* to,
@@ -395,6 +400,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
   if (const cublasStatus_t status = call.support(); status != CUBLAS_STATUS_SUCCESS) return status;
   const Algorithm of(*algorithm);
   require(of.mine && of.shape == Algorithm::shape_of(call), "an algorithm is of the product that it was searched for");
+  require(of.takes(call), "an algorithm takes what follows the product");
   require(of.needs <= bytes && (bytes == 0 || (workspace && reinterpret_cast<uintptr_t>(workspace) % 256 == 0)), "a workspace");
   require(!call.p.has_bias() || reinterpret_cast<uintptr_t>(call.p.bias) > 4096, "the bias has no address yet");
   require(!call.p.has_aux() || reinterpret_cast<uintptr_t>(call.p.aux) > 4096, "the auxiliary matrix has no address yet");
