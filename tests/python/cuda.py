@@ -2,7 +2,8 @@
 """CUDA kernels in whole runs, on a GPU that is emulated (tests/plugins/cuda-emulated): they train as the processor does; and plans for machines that are
 not here.
 
-`tests/python/cuda.py DEVICE` tries another device (cuda), `tests/python/cuda.py DEVICE PART…` these parts only (tests/gpu/test: one a process)."""
+`tests/python/cuda.py DEVICE` tries another device (cuda), `tests/python/cuda.py DEVICE PART…` these parts only (tests/gpu/test: one a process), and
+`tests/python/cuda.py DEVICE --list` prints those that a GPU runs."""
 import itertools
 import json
 import os
@@ -17,7 +18,6 @@ from mark_kit import write_marked
 import subprocess
 
 device = sys.argv[1] if len(sys.argv) > 1 else 'cuda-emulated'
-fresh_folder()
 plugins = ['--plugin-path', binary / 'tests' / 'plugins' / 'cuda-emulated']
 gpu = ['--device', device, *plugins]
 targets = sorted(x.stem for x in (source / 'models' / 'targets').glob('*.toml'))
@@ -262,6 +262,12 @@ def errors():
     open('alone.toml', 'w').write('libraries = {}\n')
     r = subprocess.run([program, 'train', path, '--out', 'alone', '--target', 'alone.toml', *map(str, gpu)], capture_output=True, text=True)
     check(r.returncode == 0 and 'cuBLASLt was not found' in r.stderr, f'without libraries: exit code {r.returncode}: {r.stderr}')
+    # A library that has no algorithm for a product, and a GPU that does not tell its clocks, end no run.
+    for name, environment in (('unknown', {'GALLEY_EMULATED_LT_REFUSES': '1'}), ('clockless', {'GALLEY_EMULATED_CLOCK': '0'})):
+        r = subprocess.run([program, 'train', path, '--out', name, *map(str, gpu)], capture_output=True, text=True, env={**os.environ, **environment})
+        check(r.returncode == 0 and ('it has no algorithm' in r.stderr) == (name == 'unknown'), f'{name}: exit code {r.returncode}: {r.stderr}')
+        losses = [[json.loads(x)['loss'] for x in open(f'{y}/metrics.jsonl') if '"loss"' in x] for y in ('captured', name)]
+        check(len(losses[1]) == 4 and all(abs(a - b) < 1e-5 for a, b in zip(*losses)), f'{name}: losses {losses}')
     system = json.loads(open('captured/usage.json').read())
     check(whole.memory['classes']['device']['allocated'] <= system['device']['taken'] < system['device']['capacity'], f'usage.json: {system}')
     check(system['process']['resident_peak'] > 0, f'usage.json: {system}')
@@ -286,6 +292,9 @@ parts = {
     'amp': amp, 'tf32': tf32, 'fused': fused, 'tuned': tuned, 'scripts': scripts, 'profiled': profiled,
 }
 of_the_emulation = {'lost': lost, 'errors': errors, 'refusals': refusals}
+if '--list' in sys.argv:
+    sys.exit(print(*parts, sep='\n'))
+fresh_folder()
 for name, part in {**parts, **(of_the_emulation if device == 'cuda-emulated' else {})}.items():
     if name in sys.argv[2:] or not sys.argv[2:]:
         part()

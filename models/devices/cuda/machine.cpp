@@ -18,20 +18,22 @@ constexpr int64_t kWorkspaceShare = 128, kLeastWorkspace = int64_t{256} << 20;
 /// Bytes a second that a copy from pinned memory reaches over PCI Express 4 (x16); of version 5 twice as much.
 constexpr double kLink4 = 2.5e10, kLink5 = 5e10;
 
-/// Operations that one multiprocessor starts in a cycle, dense, with sums in F32; 0: it has no such instructions. From NVIDIA's papers.
+/// Operations that one multiprocessor starts in a cycle, dense, with sums in F32; 0: it has no such instructions. From NVIDIA's papers, with
+/// clock and bandwidth of one GPU of each, for machines that do not tell theirs: some virtual ones, and GH200.
 struct Speed {
   int architecture;
   double f32, tf32, half, i8, f8;
+  double hertz, bandwidth;  ///< of the multiprocessors; bytes a second
 };
 constexpr Speed kSpeeds[] = {
-    {80, 128, 1024, 2048, 4096, 0},        // A100
-    {86, 256, 256, 512, 2048, 0},          // RTX 30, A40
-    {87, 256, 256, 512, 2048, 0},          // Orin
-    {89, 256, 256, 512, 2048, 1024},       // RTX 40; L40S has twice the tensor cores' rate
-    {90, 256, 2048, 4096, 8192, 8192},     // H100, H200
-    {100, 256, 4096, 8192, 16384, 16384},  // B200
-    {103, 256, 4096, 8192, 16384, 16384},  // B300
-    {120, 256, 256, 512, 2048, 1024},      // RTX 50
+    {80, 128, 1024, 2048, 4096, 0, 1.41e9, 1.555e12},     // A100
+    {86, 256, 256, 512, 2048, 0, 1.695e9, 9.36e11},       // RTX 30, A40
+    {87, 256, 256, 512, 2048, 0, 1.3e9, 2.048e11},        // Orin
+    {89, 256, 256, 512, 2048, 1024, 2.52e9, 1.008e12},    // RTX 40; L40S has twice the tensor cores' rate
+    {90, 256, 2048, 4096, 8192, 8192, 1.83e9, 3.35e12},   // H100, H200
+    {100, 256, 4096, 8192, 16384, 16384, 1.965e9, 8e12},  // B200
+    {103, 256, 4096, 8192, 16384, 16384, 1.965e9, 8e12},  // B300
+    {120, 256, 256, 512, 2048, 1024, 2.407e9, 1.792e12},  // RTX 50
 };
 
 /// The speed of the architecture, or of the one before it.
@@ -104,10 +106,14 @@ void describe(galley_target* out) {
                                                ", and sm_80 (Ampere) or later is needed");
 
   static const std::string isa = "sm_" + std::to_string(sm);
-  const double cycles = 1e3 * attribute(cudaDevAttrClockRate) * properties.multiProcessorCount;
   const Speed& speed = speed_of(sm);
+  const double told = 1e3 * attribute(cudaDevAttrClockRate), hertz = told > 0 ? told : speed.hertz;
+  const double cycles = hertz * properties.multiProcessorCount;
+  // NVIDIA gives the rates of these GPUs' tensor cores at a lower clock than the highest, which they tell.
+  const bool of_data_centers = sm == 90 || sm == 100 || sm == 103;
+  const double slower = of_data_centers ? std::min(1.0, speed.hertz / hertz) : 1;
   const bool l40 = std::string(properties.name).find("L40") != std::string::npos || std::string(properties.name).find("L4") == 7;
-  const double tensor = l40 ? 2 : 1;
+  const double tensor = (l40 ? 2 : 1) * slower;
   static std::vector<galley_peak> peaks;
   static std::vector<const galley_peak*> peak_pointers;
   peaks.clear();
@@ -129,8 +135,8 @@ void describe(galley_target* out) {
   device.name = "device";
   device.capacity = std::max<int64_t>(kGiB / 2, static_cast<int64_t>(properties.totalGlobalMem) - kOutsideThePlan);
   // Both edges of the memory's clock carry data.
-  device.in_bandwidth = device.out_bandwidth =
-      2.0 * 1e3 * attribute(cudaDevAttrMemoryClockRate) * attribute(cudaDevAttrGlobalMemoryBusWidth) / 8;
+  const double bandwidth = 2.0 * 1e3 * attribute(cudaDevAttrMemoryClockRate) * attribute(cudaDevAttrGlobalMemoryBusWidth) / 8;
+  device.in_bandwidth = device.out_bandwidth = bandwidth > 0 ? bandwidth : speed.bandwidth;
   pinned.name = "pinned";
   pinned.in_bandwidth = pinned.out_bandwidth = sm == 90 || sm >= 100 ? kLink5 : kLink4;
 

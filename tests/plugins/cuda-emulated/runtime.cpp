@@ -268,8 +268,8 @@ cudaError_t cudaDeviceGetAttribute(int* out, cudaDeviceAttr attribute, int) {
   cudaDeviceProp properties;
   if (const cudaError_t status = cudaGetDeviceProperties(&properties, 0); status != cudaSuccess) return status;
   switch (attribute) {
-    case cudaDevAttrClockRate: *out = 1'000'000; break;
-    case cudaDevAttrMemoryClockRate: *out = 1'000'000; break;
+    case cudaDevAttrClockRate:
+    case cudaDevAttrMemoryClockRate: *out = setting("GALLEY_EMULATED_CLOCK", 1'000'000); break;
     case cudaDevAttrGlobalMemoryBusWidth: *out = 1024; break;
     case cudaDevAttrComputeCapabilityMajor: *out = properties.major; break;
     case cudaDevAttrComputeCapabilityMinor: *out = properties.minor; break;
