@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """How fast whole steps are on the GPU that is here, beside PyTorch (eager and compiled) where python3 has torch. `make bench-gpu` builds and runs it.
+Galley runs each case as its recipe says, and with `deterministic = false` (varying) and `tune = true` (tuned).
 
   tests/gpu/bench.py [--build DIR] [--out DIR] [--seconds N] [--rounds N] [--list] [STEP]...
 
@@ -20,7 +21,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 sys.dont_write_bytecode = True
-from steps import Steps, check_machine, choose, source
+from steps import Steps, check_machine, choose, commit_of_source, source
 
 
 def gpt2(layers, heads, width):
@@ -36,6 +37,7 @@ all_cases = {
     'gpt2-124m': (gpt2(12, 12, 768), 32, 1024, 24, 0, ''),
     'gpt2-1558m': (gpt2(48, 25, 1600), 8, 1024, 12, 0, ''),
     'llama-8b-lora': (llama_8b, 1, 4096, 12, 16, ''),
+    'llama-8b-qlora': (llama_8b, 1, 4096, 12, 16, 'use "quantize-nf4" { double = true },'),
     'qwen2.5-0.5b': (qwen, 8, 2048, 16, 0, ''),
     # For any device, to try this script: it is run only where it is named.
     'tiny': (dict(gpt2(1, 2, 32), vocab_size=97, n_positions=32), 2, 16, 4, 0, ''),
@@ -50,14 +52,18 @@ def lua(x):
     return '{ ' + ', '.join(f'{k} = {lua(v)}' for k, v in x.items()) + ' }' if isinstance(x, dict) else json.dumps(x)
 
 
-def recipe(name):
+OURS = {'galley': '', 'varying': 'deterministic = false, ', 'tuned': 'tune = true, '}
+WITHOUT_PEERS = {'llama-8b-qlora'}  # PyTorch has no such weights without bitsandbytes
+
+
+def recipe(name, who):
     config, batch, length, steps, rank, more = all_cases[name]
     keys = {k: v for k, v in config.items() if k != 'model_type'}
     family = 'gpt2' if config['model_type'] == 'gpt2' else config['model_type']
     lora = f'use "lora" {{ rank = {rank}, alpha = {2 * rank}, targets = "all-linear" }},' if rank else ''
     return f'''return recipe {{
   model = model {{ family = "{family}", config = {lua(keys)} }}, data = data.random {{}},
-  batch = {batch}, length = {length}, steps = {steps}, seed = 1, save = {{ every = 0, final = false }},
+  {OURS[who]}batch = {batch}, length = {length}, steps = {steps}, seed = 1, save = {{ every = 0, final = false }},
   use "amp" {{ compute = "bf16" }}, {lora} {more} use "clip" {{ norm = 1.0 }}, use "adamw" {{ lr = 1e-4, weight_decay = 0.1 }},
 }}
 '''
@@ -66,15 +72,15 @@ def recipe(name):
 def command_of(name, who, build, device, plugins):
     """What is run, and the files that it needs."""
     config, batch, length, steps, rank, _ = all_cases[name]
-    if who == 'galley':
-        return [build / 'galley', 'train', 'recipe.lua', '--device', device, *plugins, '--out', 'run'], {'recipe.lua': recipe(name)}
+    if who in OURS:
+        return [build / 'galley', 'train', 'recipe.lua', '--device', device, *plugins, '--out', 'run'], {'recipe.lua': recipe(name, who)}
     return ([sys.executable, source / 'tests/gpu/peer.py', 'config.json', batch, length, steps, *(['compile'] if who == 'compiled' else []),
              *([f'lora={rank}'] if rank else [])], {'config.json': json.dumps(config)})
 
 
 def measured(name, who, result, log):
     """Tokens a second and bytes, of what a step left behind."""
-    if who != 'galley':
+    if who not in OURS:
         return json.loads(log.read_text().strip().splitlines()[-1])
     _, batch, length, _, _, _ = all_cases[name]
     run = pathlib.Path(result['scratch']) / 'run'
@@ -88,31 +94,23 @@ def has_torch():
     return subprocess.run([sys.executable, '-c', 'import torch, transformers'], capture_output=True).returncode == 0
 
 
-def commit():
-    """Of the source, where git is here and knows it."""
-    try:
-        said = subprocess.run(['git', 'rev-parse', '--short', 'HEAD'], cwd=source, capture_output=True, text=True)
-        return said.stdout.strip() or 'commit unknown'
-    except OSError:
-        return 'commit unknown'
-
-
 def table(done):
     rows, memory = [], []
     for name in all_cases:
-        of = {who: [x for step, x in done.items() if step.rsplit('/', 1)[0] == f'{name}/{who}' and 'tokens' in x] for who in ('galley', 'eager', 'compiled')}
+        of = {who: [x for step, x in done.items() if step.rsplit('/', 1)[0] == f'{name}/{who}' and 'tokens' in x] for who in (*OURS, 'eager', 'compiled')}
         if not any(of.values()):
             continue
         tokens = {who: statistics.median(x['tokens'] for x in of[who]) if of[who] else None for who in of}
-        best = max((x for who, x in tokens.items() if x and who != 'galley'), default=None)
-        gib = {who: max(x['bytes'] for x in of[who]) / 2**30 if of[who] else None for who in of}
+        best = max((x for who, x in tokens.items() if x and who not in OURS), default=None)
+        gib = {who: max(x['bytes'] for x in of[who]) / 2**30 if of[who] else None for who in ('galley', 'eager', 'compiled')}
         cells = [name, *(f'{tokens[w]:.0f}' if tokens[w] else '-' for w in of), f'{tokens["galley"] / best:.2f}' if best and tokens['galley'] else '-',
-                 *(f'{gib[w]:.2f}' if gib[w] else '-' for w in of)]
+                 *(f'{x:.2f}' if x else '-' for x in gib.values())]
         rows.append('| ' + ' | '.join(cells) + ' |')
-        for x in of['galley']:
+        for x in of['galley'][:1]:
             memory.append(f'| {name} | {x["planned"]} | {x["bytes"]} | {x["taken"]} | {(x["taken"] - x["bytes"]) / 2**30:.2f} |')
     # What CUDA's context, the kernels' code, cuBLASLt's and cuDNN's handles and the graphs take lies outside of the plan; so do other processes.
-    return '\n'.join(['| case | Galley tok/s | eager | compiled | ratio | Galley GiB | eager | compiled |', '|---|---|---|---|---|---|---|---|', *rows, '',
+    return '\n'.join(['| case | Galley tok/s | varying | tuned | eager | compiled | Galley / best of PyTorch | Galley GiB | eager | compiled |',
+                      '|---' * 10 + '|', *rows, '',
                       '| case | planned, bytes | allocated, bytes | taken on the GPU, bytes | outside of the plan, GiB |', '|---|---|---|---|---|', *memory])
 
 
@@ -133,7 +131,7 @@ def main():
     peers = ['eager', 'compiled'] if library.stem == 'cuda' and has_torch() else []
     print(f'beside {" and ".join(peers)}' if peers else f'no peers: they take a GPU, and torch and transformers in {sys.executable}')
     of_cases = {**cases, **{x: all_cases[x] for x in all_cases if any(w.split('/')[0] == x for w in words.steps)}}
-    names = [f'{name}/{who}/{k}' for k in range(1, words.rounds + 1) for name in of_cases for who in ['galley', *peers]]
+    names = [f'{name}/{who}/{k}' for k in range(1, words.rounds + 1) for name in of_cases for who in [*OURS, *([] if name in WITHOUT_PEERS else peers)]]
     chosen = choose(names, words.steps)
     out = (words.out or build / 'gpu').resolve()
     steps = Steps('bench', out, build, words.seconds)
@@ -150,6 +148,7 @@ def main():
             continue
         if not steps.has_time(limit):
             break
+        steps.ran += 1
         command, files = command_of(name, who, build, library.stem, plugins)
         result = steps.run(step, command, limit, folder=files)
         if result['ok']:
@@ -160,7 +159,7 @@ def main():
         print(f'{"ok" if result["ok"] else "FAILED":8}{step}, {result["seconds"]} s' + (f', {result["tokens"]:.0f} tokens/s' if result['ok'] else f': {result["why"]}') +
               f'; {max(0, steps.left()):.0f} s left', flush=True)
         text = table(steps.done)
-        (out / 'bench.md').write_text(f'## {datetime.date.today()}, {gpu}, {commit()}\n\n`tests/gpu/bench.py {" ".join(sys.argv[1:])}`\n\n{text}\n')
+        (out / 'bench.md').write_text(f'## {datetime.date.today()}, {gpu}, {commit_of_source()}\n\n`tests/gpu/bench.py {" ".join(sys.argv[1:])}`\n\n{text}\n')
     if (out / 'bench.md').exists():
         print((out / 'bench.md').read_text())
     parts = [f'--build {words.build}'] if words.build != source / 'build' / 'cuda' else []

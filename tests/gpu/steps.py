@@ -44,8 +44,7 @@ class Steps:
         return self.out / f'{name.replace("/", "-")}.log'
 
     def run(self, name, command, limit, environment=None, folder=None):
-        """Runs a step of at most `limit` seconds in a folder of its own. Its line is not kept before keep()."""
-        self.ran += 1
+        """Runs a step of at most `limit` seconds in a folder of its own. Its line is not kept before keep(). [thread-safe]"""
         scratch = self.out / 'scratch' / name.replace('/', '-')
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
@@ -106,6 +105,17 @@ def identity(build):
     for file in [build / 'galley', *sorted((build / 'plugins').glob('*/*.so')), *sorted((build / 'tests' / 'bin').glob('models'))]:
         digest.update(file.name.encode() + file.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def commit_of_source():
+    """As git says, where it is here and knows it, or as tests/gpu/pack wrote it down."""
+    if (source / 'COMMIT').exists():
+        return (source / 'COMMIT').read_text().strip()
+    try:
+        said = subprocess.run(['git', 'rev-parse', '--short', 'HEAD'], cwd=source, capture_output=True, text=True)
+        return said.stdout.strip() or 'commit unknown'
+    except OSError:
+        return 'commit unknown'
 
 
 def choose(all_names, words):

@@ -17,15 +17,36 @@ constexpr int64_t kArena = int64_t{512} << 20, kAlignment = 256;
   std::_Exit(1);  // destructors would wait for a device that is lost
 }
 
-/// Nodes whose operands lie elsewhere.
-struct Moved {
-  std::deque<galley_operand> operands;
-  std::deque<std::vector<const galley_operand*>> lists;
-  std::deque<galley_node_view> views;
-  std::vector<const galley_node_view*> nodes;
-};
-
 }  // namespace
+
+/// Nodes whose operands lie in the device's memory, with the components of those in formats.
+struct TestDevice::Moved {
+  explicit Moved(const TestDevice& device) : device_(device) {}
+  void add(const galley_node_view& node) {
+    galley_node_view& view = views_.emplace_back(node);
+    view.inputs = list(node.inputs, node.n_inputs);
+    view.outputs = list(node.outputs, node.n_outputs);
+    nodes.push_back(&view);
+  }
+  std::vector<const galley_node_view*> nodes;
+
+ private:
+  const galley_operand* const* list(const galley_operand* const* from, uint32_t n) {
+    auto& out = lists_.emplace_back();
+    for (uint32_t i = 0; i < n; ++i) out.push_back(from[i] ? moved(*from[i]) : nullptr);
+    return out.data();
+  }
+  const galley_operand* moved(const galley_operand& from) {
+    galley_operand& out = operands_.emplace_back(from);
+    if (from.data) out.data = device_.there(from.data);
+    if (from.n_components) out.components = list(from.components, from.n_components);
+    return &out;
+  }
+  const TestDevice& device_;
+  std::deque<galley_operand> operands_;
+  std::deque<std::vector<const galley_operand*>> lists_;
+  std::deque<galley_node_view> views_;
+};
 
 TestDevice* TestDevice::get() {
   static const std::unique_ptr<TestDevice> device = []() -> std::unique_ptr<TestDevice> {
@@ -81,24 +102,8 @@ galley_status TestDevice::launch(const galley_kernel& kernel, const std::vector<
     used += extent.bytes;
   }
   if (used > kArena) give_up("the arena is too small for " + std::to_string(used) + " bytes");
-  Moved moved;
-  const auto list = [&](const galley_operand* const* from, uint32_t n) {
-    auto& out = moved.lists.emplace_back();
-    for (uint32_t i = 0; i < n; ++i) {
-      if (from[i]) {
-        moved.operands.push_back(*from[i]);
-        if (from[i]->data) moved.operands.back().data = there(from[i]->data);
-      }
-      out.push_back(from[i] ? &moved.operands.back() : nullptr);
-    }
-    return out.data();
-  };
-  for (const galley_node_view* node : nodes) {
-    moved.views.push_back(*node);
-    moved.views.back().inputs = list(node->inputs, node->n_inputs);
-    moved.views.back().outputs = list(node->outputs, node->n_outputs);
-    moved.nodes.push_back(&moved.views.back());
-  }
+  Moved moved(*this);
+  for (const galley_node_view* node : nodes) moved.add(*node);
   setup.device = handle_;
   setup.queue = device_.queue_of ? device_.queue_of(handle_, 0) : nullptr;
   if (setup.workspace) setup.workspace = there(setup.workspace);

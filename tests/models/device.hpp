@@ -29,6 +29,7 @@ class TestDevice {
                        const std::vector<Extent>& memory, int times, galley_error* error);
 
  private:
+  struct Moved;
   explicit TestDevice(const galley_device& device);
   struct Copy {
     Extent here;

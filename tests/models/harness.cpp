@@ -373,9 +373,14 @@ Launch launch(const galley_kernel* kernel, const std::string& isa, const std::ve
         const Extent extent = memory_around(address);
         memory[extent.begin] = extent;
       };
+      const std::function<void(const galley_operand*)> add_operand = [&](const galley_operand* operand) {
+        if (!operand) return;
+        add(operand->data);
+        for (uint32_t i = 0; i < operand->n_components; ++i) add_operand(operand->components[i]);
+      };
       for (const galley_node_view* node : nodes) {
-        for (uint32_t i = 0; i < node->n_inputs; ++i) add(node->inputs[i] ? node->inputs[i]->data : nullptr);
-        for (uint32_t i = 0; i < node->n_outputs; ++i) add(node->outputs[i] ? node->outputs[i]->data : nullptr);
+        for (uint32_t i = 0; i < node->n_inputs; ++i) add_operand(node->inputs[i]);
+        for (uint32_t i = 0; i < node->n_outputs; ++i) add_operand(node->outputs[i]);
       }
       add(setup.workspace);
       add(setup.constants);
