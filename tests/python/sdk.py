@@ -2,6 +2,7 @@
 """Plugins that are built with the installed SDK alone, in folders that hold nothing of this repository: `adamw` gives the bytes that the
 built-in one gives, and the templates, one of them in C and nothing else, train; the one for CUDA on an emulated device too, and the one of a format holds
 frozen weights in 8 bit."""
+import json
 import os
 import pathlib
 import re
@@ -9,7 +10,7 @@ import shutil
 import subprocess
 
 import galley_test
-from galley_test import binary, check, finish, fresh_folder, from_config, recipe, source, train, use
+from galley_test import binary, check, finish, fresh_folder, from_config, recipe, run, source, train, use
 from sdk_kit import build, command, install, outside
 
 fresh_folder()
@@ -129,6 +130,10 @@ def a_format_holds_weights():
     # In 16 bit, which the op does not unpack in: the host casts.
     low = trains('q8-amp', use('q8', block=32), use('amp'))
     check(abs(low.steps[0][0] - packed.steps[0][0]) < 0.02, f'loss {low.steps[0][0]} in 8 bit and BF16, {packed.steps[0][0]} in 8 bit')
+    # Each weight is held against what the manifest promises.
+    run('certify', 'q8.lua', '--json', 'certified.json', '--plugin-path', plugins)
+    kept = json.loads(pathlib.Path('certified.json').read_text())['kept_promises']
+    check(kept >= 8, f'certify holds {kept} tensors against the promise of q8')
     tests = binary / 'tests' / 'bin' / 'models'
     if tests.exists():
         r = subprocess.run([tests, '--gtest_filter=Ops/Kernel.*/q8_*', '--gtest_brief=1'], capture_output=True, text=True, errors='replace',
