@@ -14,11 +14,12 @@ runs the K-th case of such a run alone, and --keep leaves its files. Kinds:
   bits     a folder that is saved in 4 or 8 bit, as transformers opens and runs it
   theirs   a folder that transformers has quantized, as this project reads it
 
-"Right" is float64, with transformers' own casts to float32 lifted; float32 is its own in float32. A case holds where the loss differs by no more than max(1e-6, 8 × that of
+"Right" is float64, with transformers' own casts to float32 lifted; float32 is its own in float32, and, where that is not enough, at worst of six. A case holds where the loss differs by no more than max(1e-6, 8 × that of
 float32), each gradient by max(1e-5, 8 ×) of max(its norm, 1e-3 of all), the losses of AdamW by max(2e-5, 20 ×), and what is saved has the loss that it should have.
 What a recipe is refused for is counted apart, as is what the others refuse to make. Exit code 1 if a case is wrong."""
 import argparse
 import collections
+import copy
 import json
 import logging
 import os
@@ -115,9 +116,30 @@ def read(file):
 # ---- What has to hold ----------------------------------------------------------------------------------------------------------------
 
 
-def expect_near(what, ours, right, narrow, least, times):
-    bound = max(least, times * abs(narrow - right) / max(abs(right), 1e-9))
+DRAWS = 6
+
+
+def rounding(model, numbers_of):
+    """How far float32 is from float64, each number as a share, at worst over copies of the model whose weights differ in the last bit. One run of float32 may be
+    lucky: where an activation has a kink, or the logits are much larger than the loss, what rounding does is another thing each time."""
+    worst = 0.0
+    for draw in range(DRAWS):
+        random = torch.Generator().manual_seed(draw)
+        other = copy.deepcopy(model)
+        with torch.no_grad():
+            for p in other.parameters():
+                p.mul_(1 + 6e-8 * torch.randn(p.shape, generator=random))
+        right = numbers_of(twin(other))
+        worst = max([worst, *(abs(a - b) / max(abs(b), 1e-9) for a, b in zip(numbers_of(other), right))])
+    return worst
+
+
+def expect_near(what, ours, right, narrow, least, times, otherwise=lambda: 0.0):
+    """`otherwise`: what float32 is off by at worst, asked where one run of it is not enough."""
     error = abs(ours - right) / max(abs(right), 1e-9)
+    bound = max(least, times * abs(narrow - right) / max(abs(right), 1e-9))
+    if not error <= bound:
+        bound = max(bound, times * otherwise())
     if not error <= bound:
         raise Wrong(f'{what}: {ours:.7f}, right {right:.7f}, float32 {narrow:.7f} (off by {error:.1e}, bound {bound:.1e})')
 
@@ -181,13 +203,17 @@ def of_model(r, work, kind):
     lr, decay = r.choice((1e-3, 1e-2)), r.choice((0.0, .01))
     recipe = work.recipe('recipe', work / 'base', use('clip', norm=1.0), use('adamw', lr=lr, weight_decay=decay, decay_on='all'), steps=10)
     ours = work.gradients(recipe)
-    expect_near('loss', ours['loss'].item(), right, narrow, 1e-6, 8)
+    begun = copy.deepcopy(model)  # AdamW changes the other one
+    expect_near('loss', ours['loss'].item(), right, narrow, 1e-6, 8, lambda: rounding(begun, lambda m: [loss_of(m, batch, task).item()]))
     # What the loss does not depend on has a gradient of zeros here.
     ours = {k: v for k, v in ours.items() if k.removeprefix('grad.') in {in_files(model, x) for x in gradients} or v.abs().max() > 0}
     expect_gradients(ours, gradients, narrow_gradients, lambda name: in_files(model, name))
     losses = work.losses(recipe, 'run')
     rights, narrows = adamw_losses(double, batch, task, lr, decay), adamw_losses(model, batch, task, lr, decay)
     error32 = max(abs(a - b) / abs(b) for a, b in zip(narrows, rights))
+    error = max(abs(a - b) / abs(b) for a, b in zip(losses, rights))
+    if not error <= max(2e-5, 20 * error32):
+        error32 = max(error32, rounding(begun, lambda m: adamw_losses(m, batch, task, lr, decay)))
     for step, (a, b) in enumerate(zip(losses, rights)):
         if not abs(a - b) <= max(2e-5, 20 * error32) * abs(b):
             raise Wrong(f'AdamW, step {step + 1}: {a:.7f}, right {b:.7f} (float32 is off by {error32:.1e})')
