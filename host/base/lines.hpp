@@ -73,7 +73,7 @@ class StdinLines {
  private:
   LineBlocks blocks_{read_stdin};
   LineBlock block_;
-  size_t at_ = std::string::npos;  // in the block; npos: behind it
+  size_t at_ = std::string::npos;  // in the block; npos: after it
   int64_t number_ = 0;
 };
 

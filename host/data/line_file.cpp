@@ -111,7 +111,7 @@ Status LineFile::take_array(std::string_view bytes) {
       if (depth_ > 0) out_ += ' ';
       continue;
     }
-    if (closed_) return wrong(": something stands behind the end of the JSON array");
+    if (closed_) return wrong(": something follows the end of the JSON array");
     const bool opens = c == '[' || c == '{', closes = c == ']' || c == '}';
     depth_ += opens ? 1 : closes ? -1 : 0;
     closed_ = closes && depth_ <= 0;

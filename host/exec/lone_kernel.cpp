@@ -42,7 +42,7 @@ Numbers taken(const Numbers& like, const std::byte* from) {
   return out;
 }
 
-/// The node as an instruction of its own: operand i is tensor i, outputs behind inputs.
+/// The node as an instruction of its own: operand i is tensor i, outputs after inputs.
 Instruction instruction_of(const LoneNode& node, const Values& outputs) {
   Instruction out;
   out.name = node.name;

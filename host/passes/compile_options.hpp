@@ -28,7 +28,7 @@ struct PassInfo {
 struct CompileOptions {
   Purpose purpose = Purpose::Train;
   bool keep_logits = false;  ///< Gradients: logits of the whole micro-batch stay, and the head is not chunked
-  bool keep_scores = false;  ///< Train, Evaluate: what the head makes of each row stays behind eval
+  bool keep_scores = false;  ///< Train, Evaluate: what the head makes of each row is left after eval
   bool evaluates = true;     ///< Train: a validation segment is wanted
   bool exports = true;       ///< Train: an export segment is wanted
   bool merges = false;       ///< what strategies have added to the model is saved as part of its weights

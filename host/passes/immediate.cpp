@@ -140,7 +140,7 @@ class Mover {
     return wants;
   }
 
-  /// What is wrong in a person's words, where both strategies are known: the details come behind it.
+  /// What is wrong in a person's words, where both strategies are known: the details follow it.
   std::string between(int use) const {
     const int wants = wants_immediate();
     if (use == no_use || wants == no_use) return "";

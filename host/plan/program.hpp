@@ -291,7 +291,7 @@ struct Program {
   TensorId staging = no_tensor;          ///< for Read and Write, U8
   TensorId logits = no_tensor;           ///< when asked for (gradients --logits), else no_tensor
   Shape logits_shape;                    ///< (B, S, V), or as the model has it
-  TensorId scores = no_tensor;           ///< (B, C), (B, S, C): the logits behind the segment Eval, of models with labels
+  TensorId scores = no_tensor;           ///< (B, C), (B, S, C): the logits after the segment Eval, of models with labels
   TensorId sample_logits = no_tensor;    ///< (1, V): logits of one position, in the segment Sample; or (B, S, C): hidden states
   TensorId sample_position = no_tensor;  ///< I32, one element: which position; no_tensor: all
 

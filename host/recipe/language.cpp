@@ -222,7 +222,7 @@ struct LanguageFunctions {
   // one_of { a, b, … }
   static int one_of(lua_State* L) {
     const bool list = lua_gettop(L) == 1 && lua_istable(L, 1) && lua_rawlen(L, 1) > 0;
-    if (!list) raise(L, recipe_error("one_of takes what there is to choose from, in braces", "write batch = one_of { 1, 2, 4, 8 }"));
+    if (!list) raise(L, recipe_error("one_of takes what there is to choose from, in braces", "write batch = one_of { 8, 4, 2, 1 }"));
     Language& made = language(L);
     const Place place = here(L);
     const size_t count = lua_rawlen(L, 1);

@@ -38,7 +38,7 @@ class MemoryFile final : public Observer {
   Status ended(const EndEvent& end) override;
 
  private:
-  int64_t begun_ = 0, first_ = 0;  ///< seconds since 1970; the step behind which this process began
+  int64_t begun_ = 0, first_ = 0;  ///< seconds since 1970; the step after which this process began
   double loss_ = 0, validation_loss_ = 0;
   bool stepped_ = false, validated_ = false;
 };

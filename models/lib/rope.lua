@@ -162,7 +162,7 @@ function M.attributes(g, rope, head_dim, positions)
       return out
     end
     attrs.factors, attrs.factor = numbers(rope.short_factor), (rope.factor or positions / original) + 0.0
-    -- Rows may hold documents of both kinds: behind the rows of the table for the short ones stand those for the long ones.
+    -- Rows may hold documents of both kinds: those for the long ones follow the rows of the table for the short ones.
     if g.length > original then
       attrs.long_factors, attrs.positions, attrs.longer_than = numbers(rope.long_factor), 2 * g.length, original
     end

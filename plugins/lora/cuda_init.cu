@@ -378,7 +378,14 @@ class Principal {
  public:
   static void query(const Node& node, const galley_target& target, galley_kernel_plan& plan) {
     if (!is_number(node.in(0).dtype)) unsupported("dtypes");
-    plan.workspace_bytes = Places(task(node, target)).end * static_cast<int64_t>(sizeof(double));
+    const Task t = task(node, target);
+    // With fewer, the vectors are not the principal ones yet, and nobody would notice.
+    const int64_t enough = std::min({t.out, t.in, 4 * t.rank + 128});
+    if (!t.qr && t.iterations == 0 && t.steps < enough)
+      unsupported("rank " + std::to_string(t.rank) + " takes " + std::to_string(enough) +
+                  " Lanczos vectors at least, and the target's workspace, " + std::to_string(target.workspace_budget) + " bytes, holds " +
+                  std::to_string(t.steps) + "; init = \"pissa_niter_4\" takes less");
+    plan.workspace_bytes = Places(t).end * static_cast<int64_t>(sizeof(double));
   }
   Principal(const Node& node, const galley_kernel_setup& setup) : task_(task(node, *setup.target)) {
     task_.memory = static_cast<double*>(setup.workspace);

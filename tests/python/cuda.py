@@ -209,6 +209,12 @@ def refusals():
     open('old.toml', 'w').write(old)
     said = run('plan', path, '--target', 'old.toml', code=2).stderr
     check('sm_75: sm_80 or later is needed' in said, f'a GPU that is too old: {said}')
+    # Singular vectors that a workspace does not hold are not cut short.
+    principal = recipe('principal.lua', llama, 'data.random {}', use('lora', rank=2, init='pissa', targets=['q_proj']), adamw, **entries)
+    small_workspace = (source / 'models' / 'targets' / 'a100.toml').read_text()
+    open('small.toml', 'w').write(re.sub(r'workspace_budget = \d+', 'workspace_budget = 65536', small_workspace))
+    said = run('plan', principal, '--target', 'small.toml', code=2).stderr
+    check("takes 48 Lanczos vectors at least, and the target's workspace, 65536 bytes, holds" in said, f'PiSSA in a workspace of 64 KiB: {said}')
     if not shutil.which('nvidia-smi'):
         r = subprocess.run([program, 'train', path, '--device', 'cuda', '--out', 'none'], capture_output=True, text=True)
         check(r.returncode in (2, 4) and len(r.stderr.strip().splitlines()) <= 2 and not os.path.exists('none'),

@@ -126,7 +126,7 @@ class Bounds {
   int32_t *first_, *last_;
   int64_t begin_ = 0, end_ = 0;
   int64_t from_ = 0, to_ = 0;          // keys that every query sees
-  int64_t diagonal_ = 0;               // the first query sees no key behind this one, the next query one more
+  int64_t diagonal_ = 0;               // the first query sees no key after this one, the next query one more
   bool plain_ = true, alone_ = false;  // alone_: some query sees one key only
 };
 
