@@ -51,6 +51,7 @@ Value attribute(const galley_attr_rule& rule) {
   out["name"] = std::string(rule.name);
   out["type"] = attr_type_text(rule);
   out["required"] = (rule.flags & GALLEY_ATTR_REQUIRED) != 0;
+  if (rule.flags & GALLEY_ATTR_STOPS) out["stops_gradient"] = true;
   out["default"] = rule.otherwise ? Value(attr_text(*rule.otherwise)) : Value();
   out["summary"] = text_or_nil(rule.summary);
   return out;

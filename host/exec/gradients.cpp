@@ -9,6 +9,7 @@
 #include "host/exec/convert.hpp"
 #include "host/passes/gradient_rule.hpp"
 #include "host/plugins/abi.hpp"
+#include "host/plugins/attributes.hpp"
 
 namespace galley {
 namespace {
@@ -143,6 +144,9 @@ class Check {
     if (!op.gradient) out.unchecked = "there is no gradient rule";
     else if (!op.reference) out.unchecked = "there is no reference";
     else if (op.flags & GALLEY_OP_ROUNDS) out.unchecked = "inputs are rounded to few values, and the gradient takes that for the identity";
+    for (const galley_attr_rule* rule : attr_rules(op))
+      if (rule->flags & GALLEY_ATTR_STOPS && node_.attrs.find(rule->name))
+        out.unchecked = std::string("by its attribute '") + rule->name + "', the gradient leaves out a part of the derivative";
     if (!out.unchecked.empty()) return out;
     const Result<Values> outputs = outputs_of(node_, ops_);
     if (!outputs) {

@@ -98,6 +98,11 @@ check(seen['gate']['verdict'] == 'BREACH' and 'it computes other numbers in anot
 _, seen, _ = certify('gates-right', use('gate', op='gate_right'), adamw)
 check(seen['gate']['verdict'] == 'holds', seen)
 
+# The row of padding gets no gradient by definition, which no finite difference sees.
+r, seen, said = certify('padding', adamw, more=from_config('llama', vocab_size=9, pad_token_id=3, max_position_embeddings=32, hidden_size=16, intermediate_size=24,
+                                                           num_hidden_layers=1, num_attention_heads=2))
+check(not said['fault'] and "gradient rule of 'embedding': not held: by its attribute 'padding'" in r.stdout, r.stdout)
+
 # ---- A dequantizer that is 2 % off in one block of 64: in kernel and reference alike, or in the kernel alone
 def frozen(name, *words, code=0, **options):
     return certify(name, use('wrong-format', **options), use('lora', rank=2), adamw, words=words, code=code)

@@ -47,7 +47,7 @@ const bool embedding_added = add(embedding.input("ids", GALLEY_ROLE_ROWS, GALLEY
                                      .input("table", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_ANY_DTYPE)
                                      .output("y", GALLEY_ROLE_ROWS)
                                      .flags(GALLEY_OP_LOW)
-                                     .integer("padding", -1, "the row of the table that gets no gradient; -1: none")
+                                     .attr("padding", GALLEY_ATTR_I64, GALLEY_ATTR_STOPS, "the row of the table that gets no gradient")
                                      .infer<embedding_shape>()
                                      .gradient<embedding_gradient>()
                                      .cost<embedding_cost>()

@@ -57,7 +57,11 @@ typedef struct galley_operand_rule {
 #define GALLEY_ATTR_REQUIRED 1ull
 #define GALLEY_ATTR_LIST 2ull /* any number of values; without it, there is one */
 
-#define GALLEY_ATTR_RULE_KNOWN 3ull /* all of them */
+/* A hint: for a node with this attribute, the gradient rule leaves out a part of the derivative, as the attribute says. So finite differences
+ * of the reference do not measure its gradient. */
+#define GALLEY_ATTR_STOPS (1ull << 32)
+
+#define GALLEY_ATTR_RULE_KNOWN 3ull /* all that have to be understood */
 
 /* An attribute that nodes of an op may have. A node with one that its op does not declare, or of another type, is refused; an I64 may stand
  * where an F64 is declared. Declared without a rule, because their meaning is the host's:
