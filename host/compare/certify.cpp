@@ -1,6 +1,7 @@
 #include "host/compare/certify.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "host/compare/certify_judge.hpp"
@@ -258,15 +259,23 @@ Status Certifier::judge(const Measured& other, const Use& use, Certificate& out)
   const bool whole = use.arm == Beside::Without || use.arm == Beside::Instead;
   const Against& against = use.loaded->spec().against;
   const Allowed allowed = {out.declared, against.within, against.within_loss, in_16_bit_, whole && out.declared != Exactness::Approximate};
+  // A squared error may be next to nothing in one step.
+  double usual = 0;
+  size_t count = 0;
+  for (const Measured* arm : {&other, &whole_}) {
+    for (const double loss : arm->losses) usual += std::fabs(loss), ++count;
+    if (arm->start) usual += std::fabs(*arm->start), ++count;
+  }
+  usual = count ? usual / static_cast<double>(count) : 0;
   const auto pair = [&](const std::string& of, double loss, double with_out, size_t step) {
-    LossPair out_pair = {of, loss, with_out, {}};
+    LossPair out_pair = {of, loss, with_out, {}, usual};
     if (control_ && step < control_->losses.size() && step < whole_.losses.size())
       out_pair.control = relative_difference(control_->losses[step], whole_.losses[step]);
     return out_pair;
   };
   bool holds = true;
   if (other.start) {
-    LossPair start = {"before the first update", *whole_.start, *other.start, {}};
+    LossPair start = {"before the first update", *whole_.start, *other.start, {}, usual};
     holds = judge_losses({start}, allowed, out);
   }
   if (wanted.gradients && wanted.windows > 1) {

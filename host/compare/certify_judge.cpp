@@ -116,7 +116,10 @@ std::string& note_of(Certificate& c) {
 bool judge_losses(const std::vector<LossPair>& pairs, const Allowed& allowed, Certificate& out) {
   double band = 0;
   for (const LossPair& pair : pairs) {
-    const double difference = same_bits(pair.loss, pair.other) ? 0 : relative_difference(pair.loss, pair.other);
+    const bool small = allowed.declared == Exactness::Approximate && std::fabs(pair.other) < pair.usual;
+    const double difference = same_bits(pair.loss, pair.other) ? 0
+                              : small                          ? std::fabs(pair.loss - pair.other) / pair.usual
+                                                               : relative_difference(pair.loss, pair.other);
     if (pair.control) band = std::max(band, *pair.control);
     const double most = allowed.declared == Exactness::Bits       ? 0
                         : allowed.declared == Exactness::Rounding ? std::max(loss_floor(allowed), kBandSlack * band)
@@ -196,10 +199,16 @@ bool judge_windows(const std::vector<Distances>& windows, const Allowed& allowed
     nearest = middle;
     tensor = furthest(TensorsOf::Gradients, window);
   }
-  std::vector<double> losses;
+  std::vector<const TensorDistance*> of_losses;
+  double usual = 0;
   for (const Distances& window : windows)
-    if (const auto loss = window.tensors.find("loss"); loss != window.tensors.end() && loss->second.norm > 0)
-      losses.push_back(loss->second.difference / loss->second.norm);
+    if (const auto loss = window.tensors.find("loss"); loss != window.tensors.end() && loss->second.norm > 0) {
+      of_losses.push_back(&loss->second);
+      usual += loss->second.norm;
+    }
+  std::vector<double> losses;
+  for (const TensorDistance* loss : of_losses)
+    losses.push_back(loss->difference / std::max(loss->norm, usual / static_cast<double>(of_losses.size())));
   bool holds = true;
   if (!losses.empty()) {
     const double middle = middle_of(losses), most = allowed.within_loss.value_or(-1);

@@ -22,6 +22,7 @@ struct LossPair {
   std::string of;  ///< "step 1"
   double loss = 0, other = 0;
   std::optional<double> control;  ///< a relative difference
+  double usual = 0;               ///< the size of losses here: of one that is far smaller, a share says nothing
 };
 enum class TensorsOf : uint8_t { Gradients, Updates };
 
