@@ -55,12 +55,12 @@ class Dtypes : public testing::TestWithParam<Case> {
           for (double& v : wanted)  // beyond the dtype's largest number
             if (floating(t->dtype) && std::isinf(rounded(v, t->dtype))) v = rounded(v, t->dtype);
           expect_near(unpack(r.outputs[i].data(), t->dtype, t->count()), wanted, t->dtype, "output " + std::to_string(i),
-                      {compute, 1, sums[i]});
+                      {compute, 1, sums[i], [&] { return movements(problem).outputs[i]; }});
         }
         for (size_t i = 0; i < problem.inputs.size(); ++i)
           if (const auto& t = problem.inputs[i]; t && inout(i))
             expect_near(unpack(r.inputs[i].data(), t->dtype, t->count()), expected->inputs[i]->values, t->dtype,
-                        "input " + std::to_string(i));
+                        "input " + std::to_string(i), {.moves = [&] { return movements(problem).inputs[i]; }});
       }
   }
 

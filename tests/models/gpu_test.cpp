@@ -61,7 +61,8 @@ class Gpu : public testing::Test {
         for (size_t i = 0; i < p.outputs.size(); ++i)
           if (p.outputs[i])
             expect_near(unpack(first.outputs[i].data(), p.outputs[i]->dtype, p.outputs[i]->count()), expected.outputs[i]->values,
-                        p.outputs[i]->dtype, "output " + std::to_string(i), {p.inputs[0]->dtype, 1, sums[i]});
+                        p.outputs[i]->dtype, "output " + std::to_string(i),
+                        {p.inputs[0]->dtype, 1, sums[i], [&] { return movements(p).outputs[i]; }});
         for (int k = 1; k < (large_ ? kRepeats : 2); ++k) {
           const Execution again = execute(kernel, level.isa, p);
           for (size_t i = 0; i < first.outputs.size(); ++i)

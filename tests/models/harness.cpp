@@ -284,6 +284,31 @@ void run_reference(Problem& p) {
   });
 }
 
+Movements movements(const Problem& problem) {
+  constexpr double kShare = 1e-5;
+  constexpr int kDraws = 8;
+  std::mt19937_64 random{seed()};
+  Problem right = problem;
+  run_reference(right);
+  Movements all{std::vector<std::vector<double>>(problem.outputs.size()), std::vector<std::vector<double>>(problem.inputs.size())};
+  const auto widen = [](std::vector<double>& to, const std::optional<Tensor>& a, const std::optional<Tensor>& b) {
+    if (!a) return;
+    to.resize(a->values.size());
+    for (size_t k = 0; k < to.size(); ++k)
+      if (const double moved = std::fabs(a->values[k] - b->values[k]); std::isfinite(moved)) to[k] = std::max(to[k], moved);
+  };
+  for (int draw = 0; draw < kDraws; ++draw) {
+    Problem off = problem;
+    for (auto& in : off.inputs)
+      if (in && floating(in->dtype))
+        for (double& v : in->values) v *= random() & 1 ? 1 + kShare : 1 - kShare;
+    run_reference(off);
+    for (size_t i = 0; i < all.outputs.size(); ++i) widen(all.outputs[i], right.outputs[i], off.outputs[i]);
+    for (size_t i = 0; i < all.inputs.size(); ++i) widen(all.inputs[i], right.inputs[i], off.inputs[i]);
+  }
+  return all;
+}
+
 namespace {
 
 std::optional<double> bf16_per_f32;

@@ -71,6 +71,15 @@ class Kernel : public testing::TestWithParam<Case> {
     }
   }
 
+  /// Bounds of output i, or of input i that is updated, with what the problem itself makes of a rounding.
+  Rounded moving(size_t i, bool output, Rounded before = {}) {
+    before.moves = [this, i, output] {
+      if (!moved) moved = movements(problem);
+      return (output ? moved->outputs : moved->inputs)[i];
+    };
+    return before;
+  }
+
   bool inout(size_t i) const { return problem.op->inputs[std::min<size_t>(i, problem.op->n_inputs - 1)]->flags & GALLEY_OPERAND_INOUT; }
 
   /// Whether it is another case in 16 bit, which goes the same ways: without GALLEY_TEST_ALL, some tests leave it out.
@@ -81,6 +90,7 @@ class Kernel : public testing::TestWithParam<Case> {
 
   std::mt19937_64 random{seed()};
   Problem problem;
+  std::optional<Movements> moved;
   std::vector<std::vector<double>> initial;
 };
 
@@ -119,11 +129,13 @@ TEST_P(Kernel, EqualsReference) {
           }
         }
         expect_near(values(r.outputs[i], *problem.outputs[i]), wanted, problem.outputs[i]->dtype,
-                    access[i] == GALLEY_ACCUMULATE ? "added" : "written", before);
+                    access[i] == GALLEY_ACCUMULATE ? "added" : "written", moving(i, true, before));
       }
       for (size_t i = 0; i < problem.inputs.size(); ++i) {
         if (!problem.inputs[i]) continue;
-        if (inout(i)) expect_near(values(r.inputs[i], *problem.inputs[i]), expected.inputs[i]->values, problem.inputs[i]->dtype, "updated");
+        if (inout(i))
+          expect_near(values(r.inputs[i], *problem.inputs[i]), expected.inputs[i]->values, problem.inputs[i]->dtype, "updated",
+                      moving(i, false));
         else EXPECT_TRUE(same_bytes(r.inputs[i], pack(*problem.inputs[i], problem.inputs[i]->dtype))) << "input " << i << " was changed";
       }
     }
@@ -298,14 +310,15 @@ TEST_P(Kernel, AgreesBetweenLevels) {
     const Execution r = run_case(kernel, isa, problem);
     std::vector<std::vector<double>> got;
     std::vector<uint32_t> dtypes;
-    const auto take = [&](const Memory& m, const std::optional<Tensor>& t) {
-      if (t) got.push_back(values(m, *t)), dtypes.push_back(t->dtype);
+    std::vector<Rounded> before;
+    const auto take = [&](const Memory& m, const std::optional<Tensor>& t, size_t i, bool output) {
+      if (t) got.push_back(values(m, *t)), dtypes.push_back(t->dtype), before.push_back(moving(i, output));
     };
-    for (size_t i = 0; i < problem.outputs.size(); ++i) take(r.outputs[i], problem.outputs[i]);
+    for (size_t i = 0; i < problem.outputs.size(); ++i) take(r.outputs[i], problem.outputs[i], i, true);
     for (size_t i = 0; i < problem.inputs.size(); ++i)
-      if (inout(i)) take(r.inputs[i], problem.inputs[i]);
+      if (inout(i)) take(r.inputs[i], problem.inputs[i], i, false);
     if (first.empty()) first.push_back(got);
-    for (size_t i = 0; i < got.size(); ++i) expect_alike(got[i], first[0][i], dtypes[i], "against the first level");
+    for (size_t i = 0; i < got.size(); ++i) expect_alike(got[i], first[0][i], dtypes[i], "against the first level", before[i]);
   });
 }
 

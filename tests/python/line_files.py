@@ -55,7 +55,7 @@ said = run('data', made('broken', 'broken.json'), code=2).stderr
 check("broken.json, entry 2: there is no field 'answer'" in said, f'an entry without an answer: {said}')
 skipped = rows('skips', 'broken.json', skip_bad=True)[0]
 check(skipped['documents'] + skipped['validation_documents'] == 2 and skipped['skipped_lines'] == 2, f'skip_bad leaves out entries: {skipped}')
-for text, words in (('[{"prompt": "a", "answer": "b"}', 'the JSON array has no end'), ('[{"prompt": "a", "answer": "b"}] []', 'something stands behind the end')):
+for text, words in (('[{"prompt": "a", "answer": "b"}', 'the JSON array has no end'), ('[{"prompt": "a", "answer": "b"}] []', 'something follows the end')):
     pathlib.Path('cut.json').write_text(text)
     for bad in (False, True):
         said = run('data', made('cut', 'cut.json', skip_bad=bad), code=2).stderr
