@@ -56,9 +56,11 @@ std::string certify_table(const Certified& certified, const char* red, const cha
   if (certified.unsteady.empty())
     out += printed("at other addresses and with %lld thread%s: the same bytes\n", static_cast<long long>(certified.other_threads),
                    certified.other_threads == 1 ? "" : "s");
-  if (certified.reference.rules > 0)
-    out += printed("gradient rules held against finite differences: %lld\n", static_cast<long long>(certified.reference.rules));
-  for (const auto& [op, why] : certified.reference.no_rule) out += "gradient rule of '" + op + "': not held: " + why + "\n";
+  if (const int64_t held = certified.reference.rules_held(); held > 0)
+    out += printed("gradient rules held against finite differences: %lld\n", static_cast<long long>(held));
+  for (const auto& [op, why] : certified.reference.no_rule)
+    out +=
+        "gradient rule of '" + op + "': not held" + (certified.reference.rules.contains(op) ? " for some nodes" : "") + ": " + why + "\n";
   if (!certified.fault.empty()) out += std::string(red) + "outside of the strategies" + plain + ": " + certified.fault + "\n";
   return out;
 }
@@ -81,7 +83,7 @@ std::string certify_json(const Certified& certified) {
   return to_json(Value(Table{{"strategies", Value(std::move(strategies))},
                              {"steps", Value(certified.steps)},
                              {"reference_outputs", Value(compared)},
-                             {"gradient_rules", Value(certified.reference.rules)},
+                             {"gradient_rules", Value(certified.reference.rules_held())},
                              {"kept_promises", Value(certified.reference.promises)},
                              {"unsteady", Value(certified.unsteady)},
                              {"fault", Value(certified.fault)}}),

@@ -37,6 +37,25 @@ std::optional<double> last_validation(const RunResult& run) {
   return run.validation.empty() ? std::nullopt : std::optional(run.validation.rbegin()->second);
 }
 
+/// The loss that an arm is judged by, at the end of its run.
+double judged_loss(const RunResult& run, bool validated) {
+  const auto loss = last_validation(run);
+  return validated && loss ? *loss : run.final_loss();
+}
+
+/// Whether the arm's runs lie on one side of the baseline's by more than rounding can account for: the whole interval of the mean is
+/// further from 0 than kLeanSlack times what the control's furthest run is.
+bool leans(const std::vector<RunResult>& baseline, const std::vector<RunResult>& control, const ArmVerdict& arm) {
+  const std::optional<Interval>& interval = arm.decision.interval;
+  if (baseline.size() < kFewestPairs || !interval) return false;
+  double furthest = 0;
+  for (size_t s = 0; s < std::min(baseline.size(), control.size()); ++s) {
+    const double loss = judged_loss(baseline[s], arm.validated);
+    furthest = std::max({furthest, std::fabs(judged_loss(control[s], arm.validated) - loss), kBandFloor * std::fabs(loss)});
+  }
+  return std::fabs(interval->mean) - interval->half > kLeanSlack * furthest;
+}
+
 double mean(const std::vector<double>& values) {
   double sum = 0;
   for (const double v : values) sum += v;
@@ -172,7 +191,7 @@ void conclude_losses(const Comparison& comparison, const JudgedMargin& margin, s
 }
 
 void conclude(const Comparison& comparison, const std::vector<Difference>& differences, const Band& band, const JudgedMargin& margin,
-              size_t seeds, ArmVerdict& out) {
+              size_t seeds, bool leaning, ArmVerdict& out) {
   if (out.other_steps == 0 && std::all_of(differences.begin(), differences.end(), [](const Difference& d) { return d.identical; })) {
     out.verdict = Verdict::Identical;
     out.sentence = printed("identical to the byte: all losses and %lld tensors, with %zu %s",
@@ -180,7 +199,7 @@ void conclude(const Comparison& comparison, const std::vector<Difference>& diffe
     return;
   }
   const bool alone = std::any_of(differences.begin(), differences.end(), [](const Difference& d) { return d.alone || d.tensors == 0; });
-  if (out.other_steps == 0 && band.there && !alone && out.outside == 0 && out.largest_tensor <= band.tensors) {
+  if (out.other_steps == 0 && band.there && !alone && out.outside == 0 && out.largest_tensor <= band.tensors && !leaning) {
     out.verdict = Verdict::Rounding;
     out.sentence = "the same to rounding: " + bits_text(out);
     return;
@@ -266,7 +285,7 @@ Result<std::vector<ArmVerdict>> judge(const Comparison& comparison, const std::v
         break;
       }
     }
-    conclude(comparison, differences, band, margin, runs.size(), v);
+    conclude(comparison, differences, band, margin, runs.size(), leans(baseline, control, v), v);
     v.breach = breach_of(*comparison.arms.front().study, *comparison.arms[a].study, v.verdict, v.decision.apart);
     if (!v.breach.empty()) v.sentence += kBreach + v.breach;
   }

@@ -15,6 +15,8 @@ namespace galley {
 inline constexpr double kBandSlack = 4;
 /// A relative difference of losses that any other order of sums in F32 makes.
 inline constexpr double kBandFloor = 1e-6;
+/// How many times further than the control's furthest last loss the mean of an arm's may be and count as rounding, where seeds agree on it.
+inline constexpr double kLeanSlack = 2;
 
 /// Between what was seen and the declaration that it denies.
 inline constexpr const char* kBreach = "; BREACH: ";
@@ -23,7 +25,8 @@ enum class Verdict {
   Baseline,
   Identical,  ///< with every seed: all losses, and all that is exported, to the byte
   /// With every seed and at every step, losses differ by no more than kBandSlack times what the control's did up to there, and tensors by
-  /// no more than kBandSlack times what its did at the end. The control is the baseline with other rounding errors (Recipe::control).
+  /// no more than kBandSlack times what its did at the end; and seeds do not agree on a side by more than kLeanSlack allows. The control is
+  /// the baseline with other rounding errors (Recipe::control).
   Rounding,
   Same,       ///< the losses' difference is smaller than the margin (Decision::Word)
   Better,     ///< losses are lower, and it is no matter of chance

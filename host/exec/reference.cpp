@@ -383,7 +383,7 @@ Status Reference::check_rule(const NodeOf& node, const Values& inputs) {
   }
   const GradientCheck check = TRY(check_gradient(lone, Depth::Once, options_.ops, random));
   if (!check.unchecked.empty()) options_.report->no_rule[node.op->name] = check.unchecked;
-  else ++options_.report->rules;
+  else ++options_.report->rules[node.op->name];
   if (check.faults.empty()) return ok();
   options_.report->fault = ReferenceReport::Fault::Rule;
   const GradientFault& fault = check.faults.front();

@@ -38,13 +38,14 @@ struct ReferenceReport {
   std::map<std::string, int64_t> without;                      ///< instructions whose op has no reference, by op
   std::map<std::string, int64_t> segments;                     ///< instructions that were compared, by segment
   int64_t copies = 0, files = 0;
-  int64_t rules = 0;                           ///< gradient rules that were held, one for each kind of node
+  std::map<std::string, int64_t> rules;        ///< gradient rules that were held, one for each kind of node: how many, by op
   std::map<std::string, std::string> no_rule;  ///< of nodes whose rule was not held: by op, why
   int64_t promises = 0;                        ///< tensors that were held against what their format promises
   /// What was wrong, where it was neither a kernel's numbers nor the program's memory.
   enum class Fault : uint8_t { Other, Rule, Promise } fault = Fault::Other;
   std::string format;  ///< Promise: whose
 
+  int64_t rules_held() const;
   /// "reference: 1,234 outputs …": one line.
   std::string text() const;
   std::string json() const;

@@ -92,6 +92,28 @@ TEST(Verdict, TheSameToRounding) {
   EXPECT_EQ(c.verdict().sentence, "the same to rounding: losses differ by up to 2.0e-6, from step 1 on; tensors by up to 2.0e-7 (w)");
 }
 
+// Each run lies within what rounding does, and yet all lie on one side: a rate that is 2 % higher, say.
+TEST(Verdict, AllSeedsOnOneSideIsMoreThanRounding) {
+  const std::vector<double> of_control = {-0.0031, 0.0005, -0.0004, 0.0002, 0.0020};
+  const auto judged = [&](const std::vector<double>& differences) {
+    MadeUp c(plain);
+    for (size_t s = 0; s < plain.size(); ++s) c.control[s] = c.results[0][s];
+    for (size_t s = 0; s < plain.size(); ++s) {
+      c.control[s].known = {{"plain" + std::to_string(s), MadeUp::known(0.004, 0.02)}};
+      c.control[s].losses = {5.1 * 1.004, plain[s] * 1.004};
+      c.control[s].validation[2] += of_control[s];
+    }
+    std::vector<double> losses = plain;
+    for (size_t s = 0; s < plain.size(); ++s) losses[s] += differences[s];
+    c.add("nearly", losses, MadeUp::known(0.008, 0.03));
+    return c.verdict();
+  };
+  EXPECT_EQ(judged({-0.0138, -0.0159, -0.0158, -0.0160, -0.0130}).verdict, Verdict::Better);
+  EXPECT_EQ(judged({0.0099, 0.0101, 0.0100, 0.0100, 0.0102}).verdict, Verdict::Same);
+  EXPECT_EQ(judged({0.0012, 0.0008, -0.0013, 0.0005, 0.0028}).verdict, Verdict::Rounding);
+  EXPECT_EQ(judged({0.0030, 0.0031, 0.0029, 0.0031, 0.0030}).verdict, Verdict::Rounding);
+}
+
 TEST(Verdict, SevenMillionthsAreTheSame) {
   MadeUp c(plain);
   c.differences("eight", {1.2e-5, 3e-6, 4e-6, 1.1e-5, 5e-6});
