@@ -12,8 +12,8 @@
 
 // In the place of the system's for the whole process: a plugin that ends it so would leave half a run with exit code 0, and not a word.
 extern "C" {
-[[gnu::visibility("default")]] [[noreturn]] void _exit(int code) { galley::leave(code); }
-[[gnu::visibility("default")]] [[noreturn]] void _Exit(int code) noexcept { galley::leave(code); }
+[[gnu::visibility("default")]] [[gnu::noreturn]] void _exit(int code) { galley::leave(code); }
+[[gnu::visibility("default")]] [[gnu::noreturn]] void _Exit(int code) noexcept { galley::leave(code); }
 }
 
 namespace {

@@ -245,6 +245,7 @@ Status print_recipe(const std::string& name) {
         "number.\narg(NAME, DEFAULT) is set by --set NAME=VALUE. galley plugins NAME shows the options of a strategy.\n");
   if (found) return ok();
   std::vector<std::string> names;
+  names.reserve(std::size(all));
   for (const Named& one : all) names.push_back(one.name);
   const std::string near = did_you_mean(name, names);
   return recipe_error("a recipe has no '" + name + "'", near.empty() ? "galley recipe lists all; strategies: galley plugins" : near);

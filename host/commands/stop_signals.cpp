@@ -32,7 +32,7 @@ void answer(int signal) {
   size_t n = 0;
   const auto add = [&](const char* part) {
     const size_t size = std::strlen(part);
-    std::memcpy(text + n, part, size);
+    std::copy_n(part, size, text + n);
     n += size;
   };
   if (on_terminal) add("\n");

@@ -9,6 +9,7 @@
 #include "host/data/pieces.hpp"
 #include "host/report/data_report.hpp"
 #include "host/report/progress.hpp"
+#include "host/report/terminal.hpp"
 #include "host/text/bpe_trainer.hpp"
 #include "host/text/byte_alphabet.hpp"
 #include "host/text/pre_tokenizer.hpp"

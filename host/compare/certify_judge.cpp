@@ -207,6 +207,7 @@ bool judge_windows(const std::vector<Distances>& windows, const Allowed& allowed
       usual += loss->second.norm;
     }
   std::vector<double> losses;
+  losses.reserve(of_losses.size());
   for (const TensorDistance* loss : of_losses)
     losses.push_back(loss->difference / std::max(loss->norm, usual / static_cast<double>(of_losses.size())));
   bool holds = true;

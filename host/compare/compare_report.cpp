@@ -155,7 +155,7 @@ std::string compare_json(const Comparison& comparison, const std::vector<std::ve
     const Arm& arm = comparison.arms[a];
     const ArmVerdict& v = verdicts[a];
     List runs, strategies;
-    const auto by_step = [&](Value value) { return v.other_steps > 0 ? Value() : value; };
+    const auto by_step = [&](const Value& value) { return v.other_steps > 0 ? Value() : value; };
     for (size_t s = 0; s < results[a].size(); ++s) {
       const RunResult& run = results[a][s];
       List validation;

@@ -225,8 +225,7 @@ Shown shown(const SourceMap::Call& call) {
     if (is_nothing(item)) out.items.emplace_back("no");
     else if (strategies.empty()) out.items.push_back(as_said(item));
     else if (some == 1) out.items.emplace_back("yes");
-    else if (strategies.size() == some) out.items.push_back(strategy_of(item));
-    else if (brace != std::string_view::npos)
+    else if (strategies.size() != some && brace != std::string_view::npos)
       out.items.push_back((strategies.size() > 1 ? strategy_of(item) + " " : "") + std::string(item.substr(brace)));
     else out.items.push_back(strategy_of(item));
   }
@@ -379,6 +378,7 @@ std::string fit_table(const FitResult& result, int64_t memory, size_t columns, R
   out += refused ? printed(", %zu cannot work:\n", refused) : "\n";
   constexpr size_t most_reasons = 5;
   std::vector<std::pair<size_t, std::string>> sorted;
+  sorted.reserve(reasons.size());
   for (const auto& [reason, count] : reasons) sorted.emplace_back(count, reason);
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   for (size_t i = 0; i < std::min(sorted.size(), most_reasons); ++i) out += printed("  %zu: ", sorted[i].first) + sorted[i].second + "\n";

@@ -1,8 +1,8 @@
 #include "host/compare/results.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <set>
 
 #include "host/base/json.hpp"
@@ -38,7 +38,7 @@ TensorFiles exported_files(const fs::path& run) {
 
 }  // namespace
 
-bool same_bits(double a, double b) { return !std::memcmp(&a, &b, sizeof a) || (std::isnan(a) && std::isnan(b)); }
+bool same_bits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b) || (std::isnan(a) && std::isnan(b)); }
 
 double relative_difference(double a, double b) {
   const double out = std::fabs(a - b) / std::fabs(b);

@@ -33,6 +33,7 @@ class Process {
     const File file = TRY(File::open_append(log));
     const int out = file.descriptor();
     std::vector<char*> arguments;
+    arguments.reserve(words.size() + 1);
     for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
     const pid_t pid = ::fork();

@@ -19,8 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr time_t kDay = 24 * 3600, kUnused = 30 * kDay;  // seconds
-constexpr size_t kDigits = 32;                           // of a key
+constexpr time_t kDay = 86'400, kUnused = 30 * kDay;  // seconds
+constexpr size_t kDigits = 32;                        // of a key
 constexpr const char* kTag = "CACHEDIR.TAG";
 constexpr std::string_view kMark = "Signature: 8a477f597d28d172789f06886806bc55\n# Galley keeps prepared data here";
 constexpr std::string_view kTagText =

@@ -20,7 +20,7 @@ constexpr size_t kMostNames = 10'000;
 /// Calls `line(std::string_view, int64_t number, const LineFile&) -> Result<bool>` for each line that is not blank, until it says false.
 template <class Line>
 Status each_line(const DataSpec& spec, const std::filesystem::path& path, const Line& line) {
-  const auto told = [&](Error error) { return error.exit == Exit::Recipe ? data_error(spec, error.cause, error.hint) : error; };
+  const auto told = [&](const Error& error) { return error.exit == Exit::Recipe ? data_error(spec, error.cause, error.hint) : error; };
   Result<LineFile> file = LineFile::open(path);
   if (!file) return told(file.error());
   LineBlocks blocks([&](std::span<std::byte> bytes) { return file->read(bytes); });

@@ -401,6 +401,7 @@ Status Reference::check_promise(const NodeOf& node, const Kernel& kernel) {
   std::vector<std::optional<Numbers>> components;
   for (const Operand& o : node.outputs) components.push_back(o.present() ? std::optional(Numbers::of(o, kernel.now(o))) : std::nullopt);
   std::vector<Numbers*> inputs;
+  inputs.reserve(components.size());
   for (auto& n : components) inputs.push_back(n ? &*n : nullptr);
   Numbers kept = Numbers::of(GALLEY_F32, node.inputs[0].shape);
   Numbers* const outputs[] = {&kept};

@@ -143,6 +143,7 @@ Result<galley_tensor> Graph::scalar(uint32_t which) {
 
 std::vector<const GraphTensor*> Graph::tensors(const std::vector<galley_tensor>& ids) const {
   std::vector<const GraphTensor*> out;
+  out.reserve(ids.size());
   for (const galley_tensor t : ids) out.push_back(t ? &tensor(t) : nullptr);
   return out;
 }
@@ -424,6 +425,7 @@ Result<std::vector<galley_shape>> infer_shapes(const galley_op* op, const galley
   const std::string what = "infer of op '" + std::string(op->name) + "', node '" + node->name + "'";
   std::vector<galley_shape> shapes(op->n_outputs, {sizeof(galley_shape), 1, 0, 0, {}, 0});
   std::vector<galley_shape*> pointers;
+  pointers.reserve(shapes.size());
   for (galley_shape& s : shapes) pointers.push_back(&s);
   std::optional<Error> declined;
   const Caller caller = caller_of(op, op->name);

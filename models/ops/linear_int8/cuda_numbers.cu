@@ -12,7 +12,7 @@ using linear_int8_op::Room, linear_int8_op::Rows, linear_int8_op::Shape;
 
 constexpr int kThreads = 256, kTile = 64, kStep = 16, kMine = 4, kRow = kTile + 4;
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 3)
     multiply_numbers(const float* x, Reader w, int transposed, Reader bias, Writer y, Shape shape, int64_t tiles_across) {
   GALLEY_SHARED(float, tile_x, kStep* kRow);
   GALLEY_SHARED(float, tile_w, kStep* kRow);
