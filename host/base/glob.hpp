@@ -54,11 +54,13 @@ inline bool glob_matches(std::string_view pattern, std::string_view text) {
 /// Whether the text is a pattern at all.
 inline bool is_glob(std::string_view text) { return text.find_first_of("*?[") != std::string_view::npos; }
 
-/// The folder in which a pattern begins; any other path as it is.
+/// The folder in which a pattern begins; any other path as it is. What exists stands for itself: "runs/exp[1]/*.txt" begins in
+/// "runs/exp[1]" where there is such a folder, and in "runs" elsewhere.
 inline std::filesystem::path before_wildcards(const std::filesystem::path& path) {
   std::filesystem::path out;
+  std::error_code error;
   for (const std::filesystem::path& part : path) {
-    if (is_glob(part.string())) break;
+    if (is_glob(part.string()) && !std::filesystem::exists(out / part, error)) break;
     out /= part;
   }
   return out;

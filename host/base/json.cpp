@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "host/base/file.hpp"
+#include "host/base/utf8.hpp"
 
 namespace galley {
 namespace {
@@ -227,8 +228,11 @@ Result<Value> read_json(const std::filesystem::path& path, uint64_t limit, size_
   return parse_json(TRY(read_text(path, limit)), path.string(), most);
 }
 
-std::string json_quote(std::string_view text) {
+std::string json_quote(std::string_view given) {
   static constexpr char hex[] = "0123456789abcdef";
+  const bool broken = !is_utf8(given);  // a file's name, say
+  const std::string mended = broken ? valid_utf8(given, nullptr) : std::string();
+  const std::string_view text = broken ? mended : given;
   std::string quoted = "\"";
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];

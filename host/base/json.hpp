@@ -24,7 +24,8 @@ Result<Value> parse_json(std::string_view text, std::string_view origin, size_t 
 /// The file at `path`, of at most `limit` bytes. A file that cannot be read fails with exit code Failed.
 Result<Value> read_json(const std::filesystem::path& path, uint64_t limit = 64u << 20, size_t most = kMostJsonValues);
 
-/// The string with its quotes, `"` `\` and control characters (those of Unicode, too) escaped; every other byte as it is.
+/// The string with its quotes, `"` `\` and control characters (those of Unicode, too) escaped, and U+FFFD for what is no
+/// UTF-8.
 std::string json_quote(std::string_view text);
 
 /// The value as JSON: keys in order, numbers in the fewest digits that come back the same, a schedule as the text that it was written as; a

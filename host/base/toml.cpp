@@ -56,4 +56,34 @@ void put(toml::table& table, const std::string& key, const Value& value) {
   as_toml(value, [&](auto&& x) { table.insert_or_assign(key, std::forward<decltype(x)>(x)); });
 }
 
+namespace {
+
+using Made = std::string (*)(std::string_view);
+
+toml::array list_with_texts(const toml::array& list, Made made);
+
+/// Calls `take` with a copy of the node.
+template <class Take>
+void as_made(const toml::node& node, Made made, const Take& take) {
+  if (const toml::table* table = node.as_table()) take(with_texts(*table, made));
+  else if (const toml::array* list = node.as_array()) take(list_with_texts(*list, made));
+  else if (const auto* text = node.as_string()) take(made(text->get()));
+  else node.visit([&](const auto& value) { take(value); });
+}
+
+toml::array list_with_texts(const toml::array& list, Made made) {
+  toml::array out;
+  for (const toml::node& one : list) as_made(one, made, [&](auto&& x) { out.push_back(std::forward<decltype(x)>(x)); });
+  return out;
+}
+
+}  // namespace
+
+toml::table with_texts(const toml::table& table, Made made) {
+  toml::table out;
+  for (const auto& [key, value] : table)
+    as_made(value, made, [&, &name = key](auto&& x) { out.insert_or_assign(made(name.str()), std::forward<decltype(x)>(x)); });
+  return out;
+}
+
 }  // namespace galley

@@ -3,6 +3,9 @@
 
 #include <toml++/toml.h>
 
+#include <string>
+#include <string_view>
+
 #include "host/base/value.hpp"
 
 namespace galley {
@@ -12,5 +15,8 @@ Value toml_value(const toml::node& node);
 
 /// Puts the value into a table under the key. What TOML has no word for (nil, in lists and tables too) is left out.
 void put(toml::table& table, const std::string& key, const Value& value);
+
+/// The table with all its keys and strings, at any depth, as the function makes them.
+toml::table with_texts(const toml::table& table, std::string (*made)(std::string_view));
 
 }  // namespace galley

@@ -42,7 +42,8 @@ class Finder {
       if (!S_ISREG(status.st_mode)) return data_error(spec_, "'" + given + "' is neither a file nor a directory");
       return add_file(given, fs::path(given).filename().string(), true);
     }
-    if (errno != ENOENT || !is_glob(given)) return system_error("open", given, errno);
+    const int why = errno;
+    if (why != ENOENT || before_wildcards(given) == fs::path(given)) return system_error("open", given, why);
     return add_pattern(given);
   }
 
@@ -91,12 +92,10 @@ class Finder {
   // Walks each directory below the pattern's beginning once, with all the places in the pattern that it has come to: `**` stands for any
   // number of directories, so that trying each number for each `**` takes time exponential in their number.
   Status add_pattern(const fs::path& pattern) {
-    fs::path root;
+    const fs::path root = before_wildcards(pattern);
     std::vector<std::string> parts;
-    for (const fs::path& part : pattern) {
-      if (parts.empty() && !is_glob(part.string())) root /= part;
-      else parts.push_back(part.string());
-    }
+    for (auto part = std::next(pattern.begin(), std::distance(root.begin(), root.end())); part != pattern.end(); ++part)
+      parts.push_back(part->string());
     if (parts.back() == "**") parts.push_back("*");
     std::vector<fs::path> files;
     std::set<Visit> visited;

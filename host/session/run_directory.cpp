@@ -7,26 +7,29 @@
 #include "host/base/json.hpp"
 #include "host/base/new_file.hpp"
 #include "host/base/toml.hpp"
+#include "host/base/utf8.hpp"
 #include "host/session/mark.hpp"
-#include "host/text/unicode.hpp"
 
 namespace galley {
 namespace {
 
 constexpr int64_t format_version = 2;
 
-std::string text_of(const toml::table& table) {
+/// TOML is UTF-8. Recipes and names of files may be any bytes.
+std::string text_of(const toml::table& given) {
+  const toml::table table = with_texts(given, utf8_of_bytes);
   std::ostringstream out;
   out << toml::toml_formatter(table, toml::toml_formatter::default_flags & ~toml::format_flags::allow_literal_strings) << "\n";
   return out.str();
 }
 
 /// A text of many lines as a person reads it, where TOML can have it so: between three quotes, in which nothing is escaped.
-std::string lines_text(const std::string& key, const std::string& text) {
+std::string lines_text(const std::string& key, const std::string& given) {
+  const std::string text = utf8_of_bytes(given);
   const bool plain = text.find("'''") == std::string::npos && !text.ends_with('\'') && std::all_of(text.begin(), text.end(), [](char c) {
                        return c == '\n' || c == '\t' || (static_cast<unsigned char>(c) >= 0x20 && c != 0x7F);
                      });
-  return plain && is_utf8(text) ? key + " = '''\n" + text + "'''\n" : text_of(toml::table{{key, text}});
+  return plain ? key + " = '''\n" + text + "'''\n" : text_of(toml::table{{key, given}});
 }
 
 /// What a person looks for first comes first: TOML's tables would be in the order of the alphabet.
@@ -175,7 +178,7 @@ Result<RunRecord> open_run(const std::filesystem::path& directory) {
   if (!parsed)
     return run_error(file.string() + ":" + std::to_string(parsed.error().source().begin.line) + ": " +
                      std::string(parsed.error().description()));
-  const toml::table& t = parsed.table();
+  const toml::table t = with_texts(parsed.table(), bytes_of_utf8);
   const auto version = t["format"].value_or<int64_t>(0);
   if (version != format_version)
     return run_error(file.string() + ": format " + std::to_string(version) + ", this Galley knows " + std::to_string(format_version));

@@ -1,29 +1,13 @@
-// UTF-8 and what tokenizers ask of code points. Tables are utf8proc's.
+// What tokenizers ask of code points. Tables are utf8proc's.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
+#include "host/base/utf8.hpp"
+
 namespace galley {
-
-/// A code point and its bytes. Bytes that are no UTF-8 are U+FFFD, one for each maximal part that could have begun a code point (as Unicode
-/// recommends and Python, Rust and browsers do); `valid` tells them from a U+FFFD that was written.
-struct CodePoint {
-  char32_t value = 0;
-  uint32_t bytes = 0;
-  bool valid = true;
-};
-
-/// The code point that `text`, which is not empty, begins with.
-CodePoint next_code_point(std::string_view text);
-
-void append_utf8(char32_t c, std::string* out);
-
-/// `text` as it is where it is UTF-8; else with U+FFFD for what is broken, counted in `broken` (may be null).
-std::string valid_utf8(std::string_view text, int64_t* broken);
-bool is_utf8(std::string_view text);
 
 /// The normalization forms of Unicode Standard Annex 15. `text` is UTF-8.
 enum class NormalForm : uint8_t { C, D, KC, KD };

@@ -88,6 +88,19 @@ TEST_F(DocumentsTest, PatternsMatchNames) {
   EXPECT_EQ(find({"p/odd[1].txt"}), "odd[1].txt");  // a name that is there is that name
 }
 
+// What a folder is called is no pattern, beside one that it would match.
+TEST_F(DocumentsTest, FoldersWithWildcardsInTheirNames) {
+  for (const char* name : {"exp[1]/own.txt", "exp1/other.txt", "a*b/own.txt", "axb/other.txt", "q?/own.txt", "qx/other.txt"})
+    folder_.put(name, "text");
+  for (const char* folder : {"exp[1]", "a*b", "q?"}) {
+    EXPECT_EQ(find({std::string(folder) + "/*.txt"}), "own.txt");
+    EXPECT_EQ(find({std::string(folder) + "/**/*.txt"}), "own.txt");
+    EXPECT_EQ(find({std::string(folder) + "/none.txt"}),
+              "recipe.lua:5: data.text: cannot open 'F/" + std::string(folder) + "/none.txt': No such file or directory");
+  }
+  EXPECT_EQ(find({"exp[12]/*.txt"}), "exp1/other.txt");
+}
+
 // Twenty directories in each other and fifteen `**` have some 10^9 ways to share them.
 TEST_F(DocumentsTest, ManyStarsAreQuick) {
   std::string deep = "p/", stars = "p/", links = "l/";
