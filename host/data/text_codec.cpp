@@ -189,7 +189,8 @@ Result<TextCodec> TextCodec::open(const DataSpec& spec, const Recipe& recipe) {
   std::error_code error;
   if (!fs::exists(path, error)) {
     return data_error(spec, "there is no " + path.string(),
-                      of_model ? "copy the model's tokenizer.json there (that of a GGUF file is not read), or write tokenizer = \"bytes\""
+                      of_model ? std::string("copy the model's tokenizer.json there (that of a GGUF file is not read)") +
+                                     (spec.place.line > 0 ? ", or write tokenizer = \"bytes\"" : "")
                                : "tokenizer is \"model\", \"bytes\" or the path of a tokenizer.json");
   }
   Result<std::string> text = read_text(path, uint64_t{256} << 20);

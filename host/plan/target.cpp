@@ -214,9 +214,9 @@ Result<Target> describe_target(const galley_device& device) {
   for (uint32_t i = 0; i < device.n_queues; ++i) target.queues.push_back(static_cast<Queue>(device.queues[i]->role));
   const TargetView defaults(target);
   galley_target described = *defaults.get();  // what the device leaves alone stays as it is
-  TRY_STATUS(call_plugin(
-      caller_of(&device, name.c_str()), "describe", [&](galley_error* error) { return device.describe(device.self, &described, error); },
-      Phase::Run));
+  Caller caller = caller_of(&device, name.c_str());
+  caller.strategy = "device '" + name + "'";
+  TRY_STATUS(call_plugin(caller, "describe", [&](galley_error* error) { return device.describe(device.self, &described, error); }));
 
   Target out = target;
   // A device may run another one's kernels: then its target says which.

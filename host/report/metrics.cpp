@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "host/base/json.hpp"
+#include "host/base/log.hpp"
 
 namespace galley {
 namespace {
@@ -47,6 +48,7 @@ class Line {
 Status MetricsFile::started(const StartEvent& start) {
   const std::filesystem::path path = start.directory / "metrics.jsonl";
   uint64_t keep = 0;
+  int64_t steps = 0;  // that have their line
   std::error_code error;
   if (std::filesystem::exists(path, error) && start.steps_done > 0) {
     const std::string text = TRY(read_text(path, UINT64_C(1) << 34));
@@ -56,10 +58,14 @@ Status MetricsFile::started(const StartEvent& start) {
       const auto line = parse_json(std::string_view(text).substr(begin, end - begin), path.string());
       const auto* step = line ? line->field<int64_t>("step") : nullptr;
       if (!step || *step > start.steps_done) break;
+      steps += line->as<Table>()->contains("loss");
       begin = end + 1;
       keep = begin;
     }
   }
+  if (steps < start.steps_done)
+    log(LogLevel::Warning, path.string() + " has the losses of " + std::to_string(steps) + " of the " + std::to_string(start.steps_done) +
+                               " steps that are done; it was changed, or a disk lost it. The run goes on, and its curve has a gap");
   file_.emplace(TRY(File::open_append(path)));
   return file_->truncate(keep);
 }

@@ -153,8 +153,10 @@ Result<FolderStudy> study_folder(const fs::path& folder, const FolderOptions& gi
                                                    "without --confine, links and names may lead anywhere");
   if (kind == FolderKind::Model) {
     out.study = TRY(study_model(folder, given.length, std::move(options)));
+    out.study->recipe.data.place = {folder.string()};  // the recipe is nobody's
   } else if (kind == FolderKind::Adapter) {
     out.study = TRY(study_adapter(folder, given, std::move(options)));
+    out.study->recipe.data.place = {folder.string()};
   } else if (const auto latest = TRY(find_latest(folder / "state"))) {
     out.study = TRY(study_run(folder, std::move(options))).study;
     out.state = TRY(find_weights(out.study->recipe, folder)).value_or(*latest);

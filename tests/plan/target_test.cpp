@@ -214,7 +214,7 @@ TEST(Target, OfADevice) {
   EXPECT_EQ(target->memories, (std::vector<MemoryClass>{{"fast", 128, false, true}, {"slow", 64, true, false}}));
 
   device.describe = describe_nothing;
-  EXPECT_EQ(describe_target(device).error().cause, "plugin 'box' failed in describe: the box is shut");
+  EXPECT_EQ(describe_target(device).error().cause, "plugin 'box' failed in describe of device 'box': the box is shut");
   EXPECT_EQ(describe_target(device).error().exit, Exit::Plugin);
   device.describe = describe_throws;
   EXPECT_EQ(describe_target(device).error().exit, Exit::Plugin);

@@ -128,6 +128,20 @@ def option_out_of_range():
 
 
 @case
+def eps_of_nothing():
+    for optimizer in ("adam", "adamw", "adamw8bit", "adafactor", "muon"):
+        refused(with_recipe("eps", ADAMW, '  use "%s" { lr = 1e-3, eps = 0 },\n' % optimizer), 2, "recipe.lua:5", "'eps'", "(0, inf)", "0")
+
+
+@case
+def threads_that_are_no_number():
+    folder = with_recipe("threads", "steps = 3", "steps = 2")
+    for threads in ("abc", "-1", "0", "5000", "2x"):
+        ended = galley("OMP_NUM_THREADS=" + threads, GALLEY, "plan", folder.path("recipe.lua"), program="/usr/bin/env")
+        check_error(ended, 2, "OMP_NUM_THREADS is '%s'" % threads, "from 1 to 4096")
+
+
+@case
 def two_owners_of_one_facet():
     refused(with_recipe("owners", ADAMW, ADAMW + '  use "sgd" { lr = 1e-3 },\n'), 2, "'update'", "adamw (", "recipe.lua:5)", "sgd (", "recipe.lua:6)")
 

@@ -125,6 +125,23 @@ def ended_by_a_strategy():
         check(again, digest(os.path.join(early[3].out, "model")) == early[1] and len(file.readlines()) == 3, "a resume was to export, and nothing else")
 
 
+@case
+def lines_of_metrics_are_lost():
+    folder = halfway("lost-lines")
+    path = os.path.join(folder.out, "metrics.jsonl")
+    with open(path) as file:
+        lines = file.readlines()
+    write(path, "".join(lines[1:]))
+    ended = galley("resume", folder.out)
+    check(ended, ended.code == 0 and path + " has the losses of 1 of the 2 steps that are done" in ended.err and "has a gap" in ended.err, "lost lines were to be said")
+    take_back(folder)
+    os.remove(path)
+    ended = galley("resume", folder.out)
+    check(ended, ended.code == 0 and "has the losses of 0 of the 2 steps" in ended.err, "a lost file was to be said")
+    with open(path) as file:
+        check(ended, [json.loads(line)["step"] for line in file] == [3, 4], "the steps that were done now")
+
+
 MODULE = SAVES.replace("return recipe", 'local common = require "lib.common"\nreturn recipe').replace("1e-3", "common.lr")
 
 

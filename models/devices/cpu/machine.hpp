@@ -85,12 +85,14 @@ inline double nominal_clock() {
   return kUsualClock;
 }
 
-/// Compute threads: the first number of OMP_NUM_THREADS, else the processors that this process may use.
+/// Compute threads: the first number of OMP_NUM_THREADS, else the processors that this process may use. Refuses what is no such number.
 inline int64_t threads() {
-  if (const char* asked = std::getenv("OMP_NUM_THREADS")) {
+  if (const char* asked = std::getenv("OMP_NUM_THREADS"); asked && *asked) {
     char* end = nullptr;
     const long n = std::strtol(asked, &end, 10);
     if (end != asked && (*end == '\0' || *end == ',') && n >= 1 && n <= 4096) return n;
+    sdk::invalid(std::string("the environment variable OMP_NUM_THREADS is '") + asked +
+                 "'; it has to be a number of threads from 1 to 4096");
   }
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
