@@ -69,7 +69,7 @@ test:
 	@echo 'galley: building in build/release'
 	@$(call compile,all)
 	@[ $(CUDA) = AUTO ] || echo 'galley: there is no NVIDIA GPU: its kernels are tested by emulation only'
-	@ctest --preset release --label-exclude '^all$$'
+	@ctest --preset release --label-exclude '^all$$'; code=$$?; tests/summary.py build/release && exit $$code
 
 test-all: test
 	@$(call compile,asan-kernels)

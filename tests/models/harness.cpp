@@ -372,6 +372,12 @@ galley_status query(const galley_kernel* kernel, const std::string& isa, const P
   return kernel->query(kernel->self, &node, 1, &target, plan, error);
 }
 
+namespace {
+std::set<const galley_kernel*> kernels_that_ran;
+}
+
+bool has_run(const galley_kernel* kernel) { return kernels_that_ran.contains(kernel); }
+
 Launch launch(const galley_kernel* kernel, const std::string& isa, const std::vector<const galley_node_view*>& planned,
               const std::vector<const galley_node_view*>& nodes, int times) {
   compares_results_of(kernel->name);
@@ -412,6 +418,7 @@ Launch launch(const galley_kernel* kernel, const std::string& isa, const std::ve
       std::vector<Extent> all;
       for (const auto& [begin, extent] : memory) all.push_back(extent);
       r.status = device->launch(*kernel, nodes, setup, all, times, &error);
+      if (r.status == GALLEY_OK) kernels_that_ran.insert(kernel);
       r.text = error.text;
       return r;
     }
@@ -419,6 +426,7 @@ Launch launch(const galley_kernel* kernel, const std::string& isa, const std::ve
   }
   if (r.status == GALLEY_OK) {
     for (int k = 0; k < times && r.status == GALLEY_OK; ++k) r.status = kernel->enqueue(state, nullptr, &error);
+    if (r.status == GALLEY_OK) kernels_that_ran.insert(kernel);
     kernel->release(state);
   }
   r.text = error.text;

@@ -112,6 +112,9 @@ struct Launch {
 Launch launch(const galley_kernel* kernel, const std::string& isa, const std::vector<const galley_node_view*>& planned,
               const std::vector<const galley_node_view*>& nodes, int times = 1);
 
+/// Whether launch() has run the kernel.
+bool has_run(const galley_kernel* kernel);
+
 /// One run of a kernel, with all that it could touch. Outputs that are written begin as NaN, as does the workspace.
 struct Execution {
   std::vector<Memory> inputs, outputs;

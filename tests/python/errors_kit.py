@@ -243,6 +243,11 @@ def case(function):
     return function
 
 
+def skip(what, why):
+    """What this machine cannot do. tests/may_skip.txt has to have it."""
+    print("skipped: %s: %s" % (what, why), flush=True)
+
+
 def run_all(names):
     """Each case, or those that are named; 1 when one fails."""
     bad = 0

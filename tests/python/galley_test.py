@@ -30,6 +30,11 @@ def check(holds, text):
     return holds
 
 
+def skip(what, why):
+    """What this machine cannot do. tests/may_skip.txt has to have it."""
+    print(f'skipped: {what}: {why}', flush=True)
+
+
 def finish():
     """Ends the test. One without any check has failed."""
     print(f'{_checks} checks, {len(_failures)} failed')

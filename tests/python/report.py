@@ -13,7 +13,7 @@ import shutil
 import time
 
 from browser_kit import Browser, chromium
-from galley_test import check, finish, fresh_folder, lua, program, run, source
+from galley_test import check, finish, fresh_folder, lua, program, run, skip, source
 
 fresh_folder()
 hostile = '</script><script>document.title = "broken"</script><img src=x onerror=alert(1)><!-- & \\"'
@@ -675,5 +675,5 @@ def in_browser():
 if chromium():
     in_browser()
 else:
-    print('skipped: what the pages do in a browser; chromium is not installed')
+    skip('what pages do in a browser', 'chromium is not installed')
 finish()

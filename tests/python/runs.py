@@ -442,7 +442,7 @@ def read_only_run():
     if os.geteuid() == 0:  # To whom permissions mean nothing
         if subprocess.run(["mount", "--bind", folder.out, folder.out], stderr=subprocess.DEVNULL).returncode or \
            subprocess.run(["mount", "-o", "remount,ro,bind", folder.out], stderr=subprocess.DEVNULL).returncode:
-            print("read_only_run: no right to mount")
+            skip("read_only_run", "no right to mount")
             return
     else:
         os.chmod(folder.out, 0o555)
@@ -529,7 +529,7 @@ def memory_that_the_group_does_not_have():
     folder.recipe(RECIPE.replace('model { path = "model" }', 'model { family = "gpt2", config = { vocab_size = 50000, n_positions = 16, n_embd = 256, n_layer = 1, n_head = 2 } }'))
     group = memory_group(128 << 20)
     if not group:
-        print("memory_that_the_group_does_not_have: no right to make a group with a limit; tests/models/memory_test.cpp stands for it")
+        skip("memory_that_the_group_does_not_have", "no right to make a group with a limit")
         return
 
     def enter():

@@ -237,6 +237,8 @@ def a_run_brings_no_code():
         good = library + ".good"
         shutil.move(library, good)
         subprocess.run([compiler, "-shared", "-fPIC", "-o", library, code], check=True)
+    else:
+        skip("libraries that tell that they were loaded", "there is no C compiler")
     os.symlink(plug, os.path.join(folder.root, "link"))
     os.symlink("../plug", os.path.join(folder.out, "lib"))
     inside = shutil.copytree(plug, os.path.join(folder.out, "inside"))
