@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 
 namespace galley {
@@ -112,6 +113,12 @@ int64_t first_not_finite(const void* data, uint32_t dtype, int64_t count) {
     case GALLEY_BF16: return first_with_exponent<uint16_t>(data, count, 0x7f80u);
     default: return -1;
   }
+}
+
+std::string short_number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.9g", value);
+  return text;
 }
 
 }  // namespace galley

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "host/plan/dtype.hpp"
 
@@ -13,5 +14,8 @@ void convert(void* to, uint32_t to_dtype, const void* from, uint32_t from_dtype,
 
 /// Index of the first NaN or infinity among `count` numbers, −1 when there is none or the dtype has none. [thread-safe]
 int64_t first_not_finite(const void* data, uint32_t dtype, int64_t count);
+
+/// "100000", "1e+300": a number of any size in a message.
+std::string short_number(double value);
 
 }  // namespace galley

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "host/base/json.hpp"
 #include "host/base/safetensors.hpp"
 #include "host/base/tensor_files.hpp"
 #include "host/exec/checksum.hpp"
@@ -113,7 +112,7 @@ Status Exporter::write(const Instruction& code) {
           bad >= 0 && bad != first_not_finite(bytes.data(), from, count)) {
         double value = 0;
         convert(&value, GALLEY_F64, bytes.data() + bad * from_bytes, from, 1);
-        return run_error(code.file + ": tensor '" + code.entry + "', element " + std::to_string(done + bad) + ": " + to_json(Value(value)) +
+        return run_error(code.file + ": tensor '" + code.entry + "', element " + std::to_string(done + bad) + ": " + short_number(value) +
                              " does not fit " + dtype_name(to),
                          "save it in bf16 or f32: `galley export RUN --dtype bf16 --out DIR` does so for a run that is over");
       }

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "host/base/glob.hpp"
-#include "host/base/json.hpp"
 #include "host/base/listed.hpp"
 #include "host/base/nearest.hpp"
 #include "host/exec/convert.hpp"
@@ -207,7 +206,7 @@ Status WeightFiles::read(const Instruction& code) {
                                      : value > 0    ? "+infinity"
                                                     : "-infinity"),
                             "these weights are broken; training would only spread it");
-      return recipe_error(place + to_json(Value(value)) + " does not fit " + dtype_name(to),
+      return recipe_error(place + short_number(value) + " does not fit " + dtype_name(to),
                           "store this tensor in a dtype with more range");
     }
     if (!direct) {

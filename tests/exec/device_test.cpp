@@ -65,9 +65,13 @@ TEST(CpuDevice, ThreadsAreWhatTheEnvironmentSays) {
   ::setenv("OMP_NUM_THREADS", "3,1", 1);
   EXPECT_EQ(small::cpu().describe(nullptr, &t, &error), GALLEY_OK);
   EXPECT_EQ(t.threads, 3);
-  ::setenv("OMP_NUM_THREADS", "many", 1);
+  ::setenv("OMP_NUM_THREADS", "", 1);
   EXPECT_EQ(small::cpu().describe(nullptr, &t, &error), GALLEY_OK);
   EXPECT_GE(t.threads, 1);
+  for (const char* wrong : {"many", "0", "-1", "4097", "2x"}) {
+    ::setenv("OMP_NUM_THREADS", wrong, 1);
+    EXPECT_EQ(small::cpu().describe(nullptr, &t, &error), GALLEY_INVALID) << wrong;
+  }
   if (before) ::setenv("OMP_NUM_THREADS", kept.c_str(), 1);
   else ::unsetenv("OMP_NUM_THREADS");
 }

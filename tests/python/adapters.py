@@ -5,7 +5,7 @@ import json
 import pathlib
 import shutil
 
-from galley_test import (batch_of, check, error, finish, fixtures, fresh_folder, from_config, from_folder, gradients, load, norm, plan, recipe, run, train, use)
+from galley_test import batch_of, check, error, every, finish, fixtures, fresh_folder, from_config, from_folder, gradients, load, norm, plan, recipe, run, train, use
 
 fresh_folder()
 cases = fixtures / 'lora'
@@ -209,7 +209,7 @@ def wrong_words():
             ('ia3', dict(), ["give the 'targets' of a new adapter", '"k_proj", "v_proj"']),
             ('ia3', dict(targets='k_proj', feedforward='down_proj'), ["'feedforward': no adapted layer is called 'down_proj'"])):
         text = said(strategy, **options)
-        check(all(x in text for x in texts), f'{strategy} {options}: {text}')
+        check(every(x in text for x in texts), f'{strategy} {options}: {text}')
 
 
 for test in (merged_and_continued, some_layers, wrong_words, dora_beside, what_it_takes, rates):

@@ -5,7 +5,7 @@ import json
 import pathlib
 import shutil
 
-from galley_test import batch_of, check, error, finish, fixtures, fresh_folder, from_folder, gradients, load, recipe, run, save, train, use
+from galley_test import batch_of, check, error, every, finish, fixtures, fresh_folder, from_folder, gradients, load, recipe, run, save, train, use
 
 fresh_folder()
 sgd = use('sgd', lr=0.2)
@@ -109,7 +109,7 @@ def tables_of_t5():
     ia3 = trained('t5-ia3', base, use('ia3', targets=['o', 'wo'], feedforward='o'))
     config = config_of('t5-ia3')
     others = [x.split('.ia3_l')[0].removeprefix('base_model.model.') for x, (_, shape, _) in tensors('t5-ia3').items() if shape[1] == 1]
-    check(others and all(x.endswith('.wo') for x in others), f'scaled outputs: {others}')
+    check(others and every(x.endswith('.wo') for x in others), f'scaled outputs: {others}')
     check(not any(x.endswith(word) for x in others for word in config['feedforward_modules']), f'feedforward_modules mean the others, too: {config["feedforward_modules"]}')
     check(set(config['feedforward_modules']) <= set(config['target_modules']), f'{config}')
     on = trained('t5-ia3-on', base, use('ia3', path=pathlib.Path('t5-ia3/adapter')))

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import galley_test
-from galley_test import binary, check, finish, fresh_folder, program, recipe, save, source, train, use
+from galley_test import binary, check, every, finish, fresh_folder, program, recipe, save, source, train, use
 from sdk_kit import configure_and_build, install, outside
 
 fresh_folder()
@@ -167,7 +167,7 @@ for file in [tree / 'models/cpu_entry.cpp'] + [tree / f'models/ops/{x}.cpp' for 
     # Compiled anew, so quickly: what is asked is whether they are built and run.
     (file.parent / file.name.replace('cpu', 'abacus', 1)).write_text(f'#pragma GCC optimize 0\n#define GALLEY_CPU_LEVEL 0\n#include "{file.name}"\n')
 status = git('status', '--porcelain').splitlines()
-check(status and all(x.startswith('?? ') for x in status), f'a device of another kind: git status shows {status}')
+check(status and every(x.startswith('?? ') for x in status), f'a device of another kind: git status shows {status}')
 
 # The program is the one that is there: it finds plugins and families beside itself.
 command('cmake', '--preset', 'release', '-S', tree, '-B', build, '-DGALLEY_TESTS=OFF', '-DGALLEY_CUDA=OFF')

@@ -7,8 +7,7 @@ import pathlib
 import shutil
 import sys
 
-from galley_test import (batch_of, binary, check, finish, fixtures, fresh_folder, from_config, from_folder, gradients, load, norm, plan, recipe, run, train,
-                         use)
+from galley_test import batch_of, binary, check, every, finish, fixtures, fresh_folder, from_config, from_folder, gradients, load, norm, plan, recipe, run, train, use
 
 cases = pathlib.Path(os.environ.get('GALLEY_TEST_CASES', fixtures)).resolve() / 'models'
 plugins = binary / 'tests' / 'plugins'
@@ -111,7 +110,7 @@ def scaling():
     ran = train(path, 'scaling', '--plugin-path', plugins / 'overflow')
     check([x['loss_scale'] for x in ran.lines] == trace['scale_after'], 'the loss scale takes another way than torch.amp.GradScaler')
     check([x['step'] for x in ran.lines if x.get('skipped')] == bad, 'other steps are skipped than those that overflow')
-    check(all((x['grad_norm'] is None) == bool(x.get('skipped')) for x in ran.lines), 'an infinite norm is null in the metrics')
+    check(every((x['grad_norm'] is None) == bool(x.get('skipped')) for x in ran.lines), 'an infinite norm is null in the metrics')
 
     path = recipe('gives-up.lua', tiny, 'data.random { }', use('overflow', steps=[3, 4, 5, 6]), use('amp', compute='fp16', max_skips=3), adamw, batch=2,
                   length=8, steps=9)

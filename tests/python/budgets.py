@@ -2,7 +2,7 @@
 # label: all
 """Launches of a step under budgets of memory, from the least that can be had to more than is needed: SmolLM2-135M in BF16 with LoRA, S=1024. They fall and
 rise with what is recomputed; no budget loses its groups and chains by luck."""
-from galley_test import check, finish, fresh_folder, from_config, plan, recipe, use
+from galley_test import check, every, finish, fresh_folder, from_config, plan, recipe, use
 
 fresh_folder()
 steps, low, high = 64, 470, 1100  # MiB
@@ -19,6 +19,6 @@ for i in range(steps):
     print(f'{budget / 1024:7.1f} MiB  {launches[-1][0]} launches of {launches[-1][1]} nodes', flush=True)
 for before, after in zip(launches, launches[1:]):
     check(0.75 < after[0] / before[0] < 1.34, f'launches go from {before[0]} to {after[0]}')
-check(all(n < 0.75 * nodes for n, nodes in launches), 'a budget has lost its joined launches')
+check(every(n < 0.75 * nodes for n, nodes in launches), 'a budget has lost its joined launches')
 check(launches[-1][0] < 0.8 * launches[0][0], f'the largest budget has {launches[-1][0]} launches, the least {launches[0][0]}')
 finish()

@@ -9,7 +9,7 @@ import subprocess
 import time
 
 import galley_test
-from galley_test import binary, check, finish, fresh_folder, from_config, recipe, run, use
+from galley_test import binary, check, every, finish, fresh_folder, from_config, recipe, run, use
 
 fresh_folder()
 model = from_config('gpt2', vocab_size=61, n_positions=32, n_embd=32, n_layer=2, n_head=4)
@@ -21,7 +21,7 @@ def certify(name, *uses, code=0, words=(), more=model, **entries):
     path = recipe(name + '.lua', more, 'data.random {}', *uses, **{**dict(batch=2, length=16, steps=3, seed=9), **entries})
     r = run('certify', path, '--json', f'{name}.json', *breaches, *words, code=code)
     said = json.loads(pathlib.Path(f'{name}.json').read_text())
-    check(all(len(line) <= 80 for line in r.stdout.splitlines()[:1 + len(said['strategies'])]), r.stdout)
+    check(every(len(line) <= 80 for line in r.stdout.splitlines()[:1 + len(said['strategies'])]), r.stdout)
     return r, {x['strategy']: x for x in said['strategies']}, said
 
 

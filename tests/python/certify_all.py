@@ -10,7 +10,7 @@ import shlex
 import gguf_kit
 import scripts_kit
 from discrete_kit import discrete
-from galley_test import binary, check, finish, fresh_folder, from_config, lua, recipe, run, strategies, use
+from galley_test import binary, check, every, finish, fresh_folder, from_config, lua, recipe, run, strategies, use
 
 fresh_folder()
 import families_kit  # noqa: E402
@@ -72,7 +72,7 @@ for script, header in scripts_kit.scripts():
         if '--device cuda' in line:
             words += discrete
         seen = certify(script.stem, script, *map(str, words))
-        check(all(x['verdict'] == 'holds' or x['sentence'] for x in seen.values()), f'{script.name}: {seen}')
+        check(every(x['verdict'] == 'holds' or x['sentence'] for x in seen.values()), f'{script.name}: {seen}')
         certified += 1
         for x in seen.values():
             if x['verdict'] != 'holds':

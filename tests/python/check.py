@@ -5,7 +5,7 @@ import json
 import pathlib
 import shutil
 
-from galley_test import binary, check, finish, fresh_folder, run
+from galley_test import binary, check, every, finish, fresh_folder, run
 
 fresh_folder()
 
@@ -30,7 +30,7 @@ for op, operands, words in (
         ('gate_swapped', {"input 0 ('a')", "input 1 ('b')"}, ['finite differences']),
         ('gate_forward', {"input 0 ('a')"}, ["it hands out the numbers of input 'a'"])):
     check({f['operand'] for f in found[op]} == operands, found[op])
-    check(all(gradient in f['rule'] and 'the gradient rule says' in f['sentence'] and f['size'] > 0.1 for f in found[op]), found[op])
+    check(every(gradient in f['rule'] and 'the gradient rule says' in f['sentence'] and f['size'] > 0.1 for f in found[op]), found[op])
     for word in words:
         check(any(word in f['sentence'] for f in found[op]), f'{op}: no {word!r} in {found[op]}')
 check([f['operand'] for f in found['gate_kernel_back']] == ["output 1 ('db')"], found['gate_kernel_back'])

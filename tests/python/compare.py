@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from galley_test import check, finish, fresh_folder, lua, program, run, source
+from galley_test import check, every, finish, fresh_folder, lua, program, run, source
 
 fresh_folder()
 text = pathlib.Path('text.txt')
@@ -52,7 +52,7 @@ check(arms['worse']['verdict'] == 'worse' and arms['worse']['validation_differen
 check('worse: worse by ' in said.stdout and '  by seed: 1: ' in said.stdout, said.stdout)
 check(all_seeds['differ'] == ['batch'] and 'arms differ in batch' in said.stdout, f'beside strategies differ {all_seeds["differ"]}')
 check(arms['recomputed']['planned'] < arms['plain']['planned'], 'recomputation saves nothing')
-check(all(run['steps'] == 12 and len(run['validation']) == 2 for arm in arms.values() for run in arm['runs']), 'runs lack steps or validations')
+check(every(run['steps'] == 12 and len(run['validation']) == 2 for arm in arms.values() for run in arm['runs']), 'runs lack steps or validations')
 check(len({run['loss'] for run in arms['plain']['runs']}) == 5, 'seeds train the same')
 
 # The difference of losses is that of the runs, and its interval Student's.
@@ -106,7 +106,7 @@ _, first = compare(few, 'few')
 check(first['arms'][1]['verdict'] == 'numbers only' and 'a verdict takes 5 seeds' in first['arms'][1]['sentence'], first['arms'][1]['sentence'])
 before = {p: p.stat().st_mtime_ns for p in pathlib.Path('few/arms').rglob('metrics.jsonl')}
 _, more = compare(few, 'few', '--seeds', '7,8,9')
-check(len(more['arms'][0]['runs']) == 3 and all(p.stat().st_mtime_ns == t for p, t in before.items()), 'runs that were there were trained again')
+check(len(more['arms'][0]['runs']) == 3 and every(p.stat().st_mtime_ns == t for p, t in before.items()), 'runs that were there were trained again')
 
 # ---- Killed on the way, and by the terminal: the same comparison
 random.seed(5)
@@ -160,8 +160,8 @@ counted.write_text(counted.read_text().replace(' steps = 12,', ''))
 said, seen = compare(counted, 'counted')
 arms = {arm['name']: arm for arm in seen['arms']}
 check(seen['budget'] == {'tokens': 1000} and {n: a['steps'] for n, a in arms.items()} == {'plain': 16, 'same': 16, 'halves': 16, 'wide': 7}, said.stdout)
-check(all(r['positions'] == (1120 if n == 'wide' else 1024) and r['steps'] == a['steps'] for n, a in arms.items() for r in a['runs']), f'{arms}')
-check(all(r['validation'][-1][0] == a['steps'] for a in arms.values() for r in a['runs']), 'the last validation is not behind the last step')
+check(every(r['positions'] == (1120 if n == 'wide' else 1024) and r['steps'] == a['steps'] for n, a in arms.items() for r in a['runs']), f'{arms}')
+check(every(r['validation'][-1][0] == a['steps'] for a in arms.values() for r in a['runs']), 'the last validation is not behind the last step')
 check((arms['same']['verdict'], arms['halves']['verdict'], arms['wide']['verdict']) == ('identical', 'rounding', 'worse'), said.stdout)
 check(arms['wide']['first_step'] is None and arms['wide']['largest_loss_difference'] is None and arms['same']['first_step'] == 0, f"{arms['wide']}")
 check('budget: 1000 tokens: plain 16 steps' in said.stdout and seen['differ'] == ['batch', 'steps'], said.stdout)
@@ -179,7 +179,7 @@ _, seen = compare(timed, 'timed')
 times = json.loads(pathlib.Path('timed/budget.json').read_text())['seconds_of_a_step']
 for arm in seen['arms']:
     check(arm['steps'] == max(1, math.ceil(0.05 / times[arm['name']])), f"{arm['name']}: {arm['steps']} steps of {times[arm['name']]} s")
-    check(all(r['steps'] == arm['steps'] for r in arm['runs']), 'runs have other steps')
+    check(every(r['steps'] == arm['steps'] for r in arm['runs']), 'runs have other steps')
 check(killed and timeless(compare(timed, 'timed')[1]) == timeless(seen), 'a comparison in seconds says something else when it is started again')
 rates = [json.loads(x).get('lr') for x in pathlib.Path('timed/arms/plain/seed-1/metrics.jsonl').read_text().splitlines()]
 steps = seen['arms'][0]['steps']

@@ -15,7 +15,7 @@ import struct
 import subprocess
 import time
 
-from galley_test import check, finish, fixtures, fresh_folder, load, program, save
+from galley_test import check, every, finish, fixtures, fresh_folder, load, program, save
 
 fresh_folder()
 r = random.Random(20)
@@ -111,14 +111,14 @@ facts, rows = epoch('data.chat { files = "plain.jsonl", template = "chatml", pac
 texts = [''.join(f'<|im_start|>{t["role"]}\n{t["content"]}<|im_end|>\n' for t in c) for c in plain]
 expected = sorted(ids[:-1] for ids in tokenize(texts, '--special') if len(ids) <= S + 1)
 got = sorted(tokens for row in rows for tokens, _ in documents(row) if len(tokens) < S)
-check(all(e in got for e in expected) and len(expected) > 20, 'the tokens of conversations are those of their text')
+check(every(e in got for e in expected) and len(expected) > 20, 'the tokens of conversations are those of their text')
 eos = tokenize(['<|im_end|>'], '--special')[0][0]
 start = tokenize(['<|im_start|>'], '--special')[0][0]
 replies = sum(t['role'] == 'assistant' for c in plain for t in c)
 check(sum(labels.count(eos) for row in rows for _, labels in documents(row)) == replies, 'the end of each reply counts, and no other')
-check(all(start not in labels for row in rows for _, labels in documents(row)), 'the template\'s own tokens do not count')
+check(every(start not in labels for row in rows for _, labels in documents(row)), 'the template\'s own tokens do not count')
 _, everything = epoch('data.chat { files = "plain.jsonl", template = "chatml", packing = "none", overlong = "split", train_on = "all" }')
-check(all(-100 not in labels for row in everything for _, labels in documents(row)), 'train_on = "all" lets everything count')
+check(every(-100 not in labels for row in everything for _, labels in documents(row)), 'train_on = "all" lets everything count')
 
 # What people write is text: the special tokens in a conversation are those of the template.
 _, rows = epoch('data.chat { files = "chats.jsonl", template = "chatml", packing = "none", overlong = "split", train_on = "all" }')
@@ -158,7 +158,7 @@ for count in range(24, 12, -1):
     write_lines('short.jsonl', [dict(messages=c) for c in short])
     _, rows = show(chat_data, batch=4)
     # A label behind the last position has no place in a batch of S tokens.
-    if all(row['labels'][S - 1] == -100 for row in rows):
+    if every(row['labels'][S - 1] == -100 for row in rows):
         break
 check(len(rows) == 4 and any(len(documents(row)) > 1 for row in rows), 'rows hold several documents')
 batch_file('batch.safetensors', rows)
@@ -181,7 +181,7 @@ where = [(i, s) for i, row in enumerate(rows) for s in range(S) if row['input_id
 check(len(where) == 1, f'one token was changed, not {len(where)}')
 row, at = where[0]
 end = next((s for s in range(at, S) if rows[row]['first_key'][s] > at), S)
-check(differ and all(i == row and at <= s < end for i, s in differ), 'a document changes the logits of its own tokens behind it, and of no other')
+check(differ and every(i == row and at <= s < end for i, s in differ), 'a document changes the logits of its own tokens behind it, and of no other')
 
 # ---- Prompts, lines of text, tokens ---------------------------------------------------------------------------------------------------
 
@@ -214,9 +214,10 @@ for packing in ('best-fit', 'sequential', 'none'):
     facts, _ = show(f'data.jsonl {{ files = "texts.jsonl", text = "body", packing = "{packing}", overlong = "truncate" }}')
     padding[packing] = 1 - facts[0]['positions'] / facts[0]['rows'] / S
 check(padding['best-fit'] <= padding['sequential'] < padding['none'], f'padding {padding}')
-_, rows = show('data.jsonl { files = "texts.jsonl", text = "body", packing = "none", group_by_length = true }', batch=5)
-lengths = [sum(len(t) for t, _ in documents(row)) for row in rows]
-check(len(set(lengths)) > 1 or max(lengths) - min(lengths) <= 4, f'rows of like length come together: {lengths}')
+grouped = 'data.jsonl { files = "texts.jsonl", text = "body", packing = "none", group_by_length = true }'
+sizes = lambda rows: [sum(len(t) for t, _ in documents(row)) for row in rows]
+lengths, everything = sorted(sizes(show(grouped, batch=5)[1])), sorted(sizes(epoch(grouped)[1]))
+check(len(lengths) == 5 and len(set(everything)) > 10 and lengths in [everything[i:i + 5] for i in range(len(everything))], f'rows of like length come together: {lengths} of {everything}')
 
 facts, _ = show('data.jsonl { files = "texts.jsonl", text = "body", validation = 0.2 }')
 check((facts[0]['documents'], facts[0]['validation_documents']) == (40, 10), 'a fifth of the documents is held out')
@@ -235,7 +236,7 @@ check(len(facts) == 2 and 70 <= chat_rows <= 130, f'a quarter of 400 rows is of 
 galley('train', recipe('data.jsonl { files = "texts.jsonl", text = "body", packing = "none" }', batch=1, steps=12,
                        more='use "accumulate" { tokens = 300 }, use "adamw" { lr = 1e-3 },'), '--out', 'windows')
 tokens = [json.loads(line)['tokens'] for line in open('windows/metrics.jsonl')]
-check(len(tokens) == 12 and all(abs(t - 300) <= S / 2 for t in tokens) and len(set(tokens)) > 1, f'windows come closest to 300 tokens: {tokens}')
+check(len(tokens) == 12 and every(abs(t - 300) <= S / 2 for t in tokens) and len(set(tokens)) > 1, f'windows come closest to 300 tokens: {tokens}')
 run = pathlib.Path('windows/run.toml').read_text()
 check('kind = "jsonl"' in run and 'documents = 50' in run, 'run.toml says what the data was')
 check((pathlib.Path('windows/model/tokenizer.json')).read_bytes() == (model / 'tokenizer.json').read_bytes(), 'the tokenizer goes with the model')
@@ -333,7 +334,7 @@ check(show(data) == before, 'what is cut off is made again')
 shutil.rmtree('cache')
 recipe(data)
 both = [subprocess.Popen([program, 'data', 'recipe.lua', '--json'], stdout=subprocess.PIPE) for _ in range(4)]
-check(len({p.communicate()[0] for p in both}) == 1 and all(p.returncode == 0 for p in both), 'runs that prepare the same at once do not meet')
+check(len({p.communicate()[0] for p in both}) == 1 and every(p.returncode == 0 for p in both), 'runs that prepare the same at once do not meet')
 check(len(in_cache()) == 2, 'and leave nothing aside')
 pathlib.Path('texts.jsonl').write_text(pathlib.Path('texts.jsonl').read_text().replace('tiva', 'moru'))
 show(data)

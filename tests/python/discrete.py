@@ -6,7 +6,7 @@ import shutil
 import sys
 
 from discrete_kit import discrete, plugins, same, traced
-from galley_test import check, finish, fresh_folder, from_config, plan, recipe, run, source, train, use
+from galley_test import check, every, finish, fresh_folder, from_config, plan, recipe, run, source, train, use
 
 fresh_folder()
 model = from_config('gpt2', vocab_size=97, n_positions=32, n_embd=32, n_layer=4, n_head=4)
@@ -21,7 +21,7 @@ def trains_alike(name, *uses, data='data.random {}', model=model, **more):
     made = [train(path, f'{name}-{where}', *flags) for where, flags in {'cpu': plugins, 'discrete': discrete}.items()]
     same(name, *made, 'model', 'adapter', 'state')
     made[1].check_memory(name)
-    check(all(made[1].memory['classes'][c]['planned'] > 0 for c in ('device', 'pinned')), f'{name}: {made[1].memory["classes"]}')
+    check(every(made[1].memory['classes'][c]['planned'] > 0 for c in ('device', 'pinned')), f'{name}: {made[1].memory["classes"]}')
     return made
 
 

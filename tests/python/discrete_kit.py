@@ -3,7 +3,7 @@ at the same time."""
 import json
 import os
 
-from galley_test import binary, check, train
+from galley_test import binary, check, every, train
 
 plugins = [x for name in ('discrete', 'second-memory', 'bf16-storage', 'blocks') for x in ('--plugin-path', binary / 'tests' / 'plugins' / name)]
 discrete = ['--device', 'discrete', *plugins]
@@ -30,7 +30,7 @@ class Trace:
         with open(path) as file:
             events = json.load(file)
         self.spans = [[(x['ts'], x['ts'] + x['dur']) for x in events if x['tid'] == queue] for queue in range(3)]
-        check(all(all(a[1] <= b[0] + 0.01 for a, b in zip(x, x[1:])) for x in self.spans), f'{path}: work on a queue is not in order')
+        check(every(every(a[1] <= b[0] + 0.01 for a, b in zip(x, x[1:])) for x in self.spans), f'{path}: work on a queue is not in order')
         self.busy = [sum(b - a for a, b in x) for x in self.spans]
         self.whole = max(b for x in self.spans for _, b in x)
         # One after the other, each waits for the one before.

@@ -5,7 +5,7 @@ import json
 import math
 import pathlib
 
-from galley_test import check, finish, fresh_folder, from_config, load, plan, recipe, run, train, use
+from galley_test import check, every, finish, fresh_folder, from_config, load, plan, recipe, run, together, train, use
 
 fresh_folder()
 pathlib.Path('text.txt').write_text('one two three four five six seven eight nine ten. ' * 60)
@@ -27,7 +27,7 @@ def states(one):
 def averages(one, decay, warmup, first):
     """Each parameter's average after each step, from the weights that the run has kept."""
     out, mean, applied = [], first, 0
-    for before, state in zip([None, *states(one)], states(one)):
+    for before, state in together([None, *states(one)[:-1]], states(one)):
         if before is None or before['applied steps'][2] != state['applied steps'][2]:
             applied += 1
             d = min(decay, (1 + applied) / (10 + applied)) if warmup else decay
@@ -46,12 +46,12 @@ start = made('start', optimizer=use('adamw', lr=1e-30), steps=1, save=dict(every
 first = {name: values for name, (_, _, values) in load(start.path / 'model/model.safetensors').items()}
 for name, options in (('fixed', dict(decay=0.7, warmup=False)), ('warm', dict(decay=0.999)), ('short', dict(decay=0.25))):
     one = made(name, use('ema', **options))
-    for step, (state, wanted) in enumerate(zip(states(one), averages(one, options['decay'], options.get('warmup', True), first)), 1):
+    for step, (state, wanted) in enumerate(together(states(one), averages(one, options['decay'], options.get('warmup', True), first)), 1):
         for parameter, values in wanted.items():
             off = max(abs(a - b) for a, b in zip(values, state[f'{parameter}.ema'][2]))
             check(off < 1e-6, f'{name}, step {step}: {parameter} is off by {off}')
     saved = load(one.path / 'model/model.safetensors')
-    check(all(values[2] == states(one)[-1][f'{parameter}.ema'][2] for parameter, values in saved.items()), f'{name}: the average is what is saved')
+    check(every(values[2] == states(one)[-1][f'{parameter}.ema'][2] for parameter, values in saved.items()), f'{name}: the average is what is saved')
 
 # In 16 bit it is right on average: no weight is off by more than rounding six times, and all together by next to nothing.
 half = made('half', use('ema', decay=0.999, dtype='bf16'))
@@ -60,7 +60,7 @@ signed, size = 0.0, 0.0
 for parameter, values in wanted.items():
     dtype, _, got = state[f'{parameter}.ema']
     check(dtype == 'BF16', f'{parameter}: kept in {dtype}')
-    for a, b, was in zip(values, got, first[parameter]):
+    for a, b, was in together(values, got, first[parameter]):
         check(abs(a - b) <= STEPS * 2 ** -7 * max(abs(a), abs(was)), f'half: {parameter}: {b}, not {a}')
         signed += b - a
         size += (b - a) ** 2
@@ -78,7 +78,7 @@ for options, size in ((dict(), 4), (dict(dtype='bf16'), 2)):
 skips = made('skips', use('amp', compute='fp16', init=2.0 ** 24, growth_interval=2), use('ema', decay=0.5, warmup=False), steps=10, save=dict(every=1, keep=10))
 count = [x['applied steps'][2][0] for x in states(skips)]
 check(0 < count[-1] < 10, f'steps that count: {count}')
-for step, (state, wanted) in enumerate(zip(states(skips), averages(skips, 0.5, False, first)), 1):
+for step, (state, wanted) in enumerate(together(states(skips), averages(skips, 0.5, False, first)), 1):
     off = max(abs(a - b) for name, values in wanted.items() for a, b in zip(values, state[f'{name}.ema'][2]))
     check(step < 2 and count[0] == 0 or off < 1e-6, f'skips, step {step}: off by {off}')
 

@@ -9,7 +9,7 @@ import struct
 import subprocess
 import time
 
-from galley_test import Run, check, finish, fresh_folder, from_config, program, recipe, run, use
+from galley_test import check, every, finish, fresh_folder, from_config, program, recipe, run, Run, use
 
 fresh_folder()
 os.environ['GALLEY_CACHE'] = os.path.abspath('cache')
@@ -147,13 +147,13 @@ best = min(losses)
 check(len(stopped.steps) < 400 and losses[-1][1] == len(stopped.steps), 'the run ends with a validation')
 check([s for _, s in losses if s > best[1]] == [best[1] + 2, best[1] + 4, best[1] + 6], f'three validations behind the best: {losses}')
 check([x['step'] for x in stopped.lines if x.get('best')][-1] == best[1], 'metrics say which was the best')
-check(all(x['seconds'] > 0 for x in stopped.lines), 'validations have seconds of their own')
+check(every(x['seconds'] > 0 for x in stopped.lines), 'validations have seconds of their own')
 evaluated = json.loads(run('eval', 'stopped', '--json').stdout)['validation_loss']
 check(abs(evaluated - best[0]) < 1e-12, f'`galley eval` evaluates the best state: {evaluated}, {best}')
 exported = recipe('exported.lua', 'model { path = "stopped/model" }', held_out, hot, batch=2, length=32, steps=1, validate=dict(every=1))
 check(abs(json.loads(run('eval', exported, '--json', *SET).stdout)['validation_loss'] - best[0]) < 1e-6, 'which is the one that was exported')
 run('export', 'stopped', '--out', 'again')
-check(all(x.read_bytes() == pathlib.Path('again', x.name).read_bytes() for x in pathlib.Path('stopped/model').iterdir()), '`galley export` exports it, too')
+check(every(x.read_bytes() == pathlib.Path('again', x.name).read_bytes() for x in pathlib.Path('stopped/model').iterdir()), '`galley export` exports it, too')
 check(f'nothing left to do: all {len(stopped.steps)} steps' in run('resume', 'stopped').stdout, 'it is done')
 killed('stopped', 3, best[1] + 1, best[1] + 5)
 

@@ -243,6 +243,12 @@ def case(function):
     return function
 
 
+def every(items):
+    """all() that does not hold of nothing."""
+    items = list(items)
+    return bool(items) and all(items)
+
+
 def skip(what, why):
     """What this machine cannot do. tests/may_skip.txt has to have it."""
     print("skipped: %s: %s" % (what, why), flush=True)

@@ -4,7 +4,7 @@ makes, and what the commands make of a run that keeps one."""
 import json
 import pathlib
 
-from galley_test import check, finish, fresh_folder, from_config, load, recipe, run, train, use
+from galley_test import check, every, finish, fresh_folder, from_config, load, recipe, run, train, use
 
 fresh_folder()
 pathlib.Path('text.txt').write_text('one two three four five six seven eight nine ten. ' * 60)
@@ -34,7 +34,7 @@ for kind, amp in (('fp32', []), ('master', [use('amp')]), ('cast-on-use', [use('
     follows = made(f'{kind}-follows', *amp, use('ema', decay=0))
     aside = made(f'{kind}-aside', *amp, use('ema', decay=0.5, evaluate=False))
     first, *later = validated(plain)
-    check(len(later) == 2 and all(x < first for x in later), f'{kind}: validation {first}, {later} does not fall')
+    check(len(later) == 2 and every(x < first for x in later), f'{kind}: validation {first}, {later} does not fall')
     check(validated(still) == [first] * 3, f'{kind}: a mean that never moves gives {validated(still)}, not {first}')
     check(validated(follows) == validated(plain), f'{kind}: a mean that follows at once gives {validated(follows)}, not {validated(plain)}')
     check(validated(aside) == validated(plain), f'{kind}: a mean that nobody evaluates by gives {validated(aside)}, not {validated(plain)}')

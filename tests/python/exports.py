@@ -5,7 +5,7 @@ import pathlib
 import shutil
 import struct
 
-from galley_test import batch_of, check, error, finish, fixtures, fresh_folder, from_config, from_folder, gradients, load, lua, recipe, run, save, train, use
+from galley_test import batch_of, check, error, every, finish, fixtures, fresh_folder, from_config, from_folder, gradients, load, lua, recipe, run, save, train, use
 
 fresh_folder()
 gpt2, llama = fixtures / 'models' / 'gpt2-packed', fixtures / 'models' / 'llama-stored-bf16'
@@ -93,7 +93,7 @@ half = recipe('half.lua', from_folder(gpt2), batch_of(gpt2 / 'batch.safetensors'
 whole, small = train(full, 'full'), train(half, 'half')
 check(dtypes('full/model/model.safetensors') == {'F32'} and dtypes('half/model/model.safetensors') == {'BF16'}, 'save.dtype')
 exact, halves = load('full/model/model.safetensors'), load('half/model/model.safetensors')
-check(all(list(halves[k][2]) == [rounded(x, 'BF16') for x in exact[k][2]] for k in exact), 'save.dtype = "bf16" does not round to the nearest')
+check(every(list(halves[k][2]) == [rounded(x, 'BF16') for x in exact[k][2]] for k in exact), 'save.dtype = "bf16" does not round to the nearest')
 run('export', 'half', '--dtype', 'f32', '--out', 'half-f32')
 check(load('half-f32/model.safetensors') == exact, 'a run that was saved in BF16 is not exported in F32 from its state')
 master = train(recipe('master.lua', from_folder(gpt2), batch_of(gpt2 / 'batch.safetensors'), use('amp'), sgd, steps=2), 'master')

@@ -7,7 +7,7 @@ import pathlib
 import sys
 
 import galley_test
-from galley_test import Run, check, error, finish, fresh_folder, lua, recipe, run, train, use
+from galley_test import check, error, every, finish, fresh_folder, lua, recipe, run, Run, together, train, use
 
 fresh_folder()
 import reference_kit as kit  # noqa: E402
@@ -81,7 +81,7 @@ for case in ('masked', 'rows', 'decoder-values', 't5', 'bloom') if not everythin
     lean.check_memory(case)
     check(plain.steps == lean.steps and plain.bytes() == lean.bytes(), f'{case}: recomputation changes a run')
     parts = trained('parts', use('accumulate', steps=2), batch=2)
-    for (loss, _), (other, _) in zip(plain.steps, parts.steps):
+    for (loss, _), (other, _) in together(plain.steps, parts.steps):
         check(error([other], [loss]) <= 1e-4, f'{case}: accumulated rows have the loss {other}, those of one batch {loss}')
     trained('resumed', flags=('--until', 2))
     run('resume', f'{case}-resumed')
@@ -104,13 +104,13 @@ pair_data = cases['pairs'][1].replace('lines.jsonl', 'two.jsonl').replace('valid
 path = recipe('pairs.lua', cases['pairs'][0], pair_data, adamw, batch=2, length=8, steps=2)
 vocabulary = tokenizer['model']['vocab']
 rows = [json.loads(x) for x in run('data', path, '--json', '--rows', 2).stdout.splitlines()[1:]]
-for row, want in zip(sorted(rows, key=lambda row: -row['labels'][0]), (['[CLS]', *'abc', '[SEP]', *'gh', '[SEP]'], ['[CLS]', 'g', '[SEP]', *'ab', '[SEP]'])):
+for row, want in together(sorted(rows, key=lambda row: -row['labels'][0]), (['[CLS]', *'abc', '[SEP]', *'gh', '[SEP]'], ['[CLS]', 'g', '[SEP]', *'ab', '[SEP]'])):
     begin, end = want.index('[SEP]') + 1, len(want)
     check(row['input_ids'][:end] == [vocabulary[w] for w in want] and set(row['input_ids'][end:]) <= {0}, f'a pair is {row["input_ids"]}, not {want}')
     check(row['token_type_ids'] == [0] * begin + [1] * (end - begin) + [0] * (8 - end), f'the types of a pair are {row["token_type_ids"]}')
 path = recipe('numbers.lua', cases['decoder-values'][0], cases['decoder-values'][1], adamw, **entries('decoder-values'))
 rows = [json.loads(x)['labels'] for x in run('data', path, '--json', '--rows', 3).stdout.splitlines()[1:]]
-check(len(rows) == 2 and all(b == -8 * a for a, b in rows), f'the numbers of rows are {rows}')
+check(len(rows) == 2 and every(b == -8 * a for a, b in rows), f'the numbers of rows are {rows}')
 for case, text, says in (('masked', ', pair = "answer" }', "'pair' = \"answer\" is a second text"), ('decoder-values', ', label = "score" }', "has 1 value, and the model tells 2"),
                          ('values', ', label = "text" }', "where a number belongs"), ('rows', ', pair = "answer" }', 'does not say how it joins two texts')):
     data = cases[case][1].removesuffix(' }').split(', label = ')[0] + text

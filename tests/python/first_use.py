@@ -9,7 +9,7 @@ import subprocess
 import time
 import tomllib
 
-from galley_test import check, finish, fresh_folder, from_config, program, recipe, run, source, train, use
+from galley_test import check, every, finish, fresh_folder, from_config, program, recipe, run, source, train, use
 
 fresh_folder()
 model = from_config('gpt2', n_layer=1, n_embd=16, n_head=2, n_positions=16, vocab_size=64, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
@@ -176,5 +176,5 @@ listed = run('plugins').stdout.split('\n\n')
 for block in listed[:2]:
     rows = block.splitlines()
     at = rows[0].index('version')
-    check(all(x[at - 1] == ' ' and x[at].isdigit() for x in rows[1:]), f'columns of galley plugins: {rows[:30]}')
+    check(every(x[at - 1] == ' ' and x[at].isdigit() for x in rows[1:]), f'columns of galley plugins: {rows[:30]}')
 finish()

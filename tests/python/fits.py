@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import sys
 
-from galley_test import check, finish, program, source
+from galley_test import check, finish, program, source, together
 
 os.chdir(source)
 update = '--update' in sys.argv
@@ -89,7 +89,7 @@ with concurrent.futures.ThreadPoolExecutor(2) as pool:
     found = list(pool.map(smallest, rows))
 table = '| model | what is trained | batch | memory | smallest card |\n|---|---|---|---|---|\n'
 commands = ''
-for row, (at, size) in zip(rows, found):
+for row, (at, size) in together(rows, found):
     table += f'| {row[0]} | {row[1]} | {row[2]} × 2,048 | {size:.1f} GiB | {cards[at][1]} |\n'
     commands += f'| {row[0]} | {row[1]} | {size:.2f} GiB | {cards[at][1]} | `{command(*row, cards[at][0])}` |\n'
 commands = '| model | what is trained | memory | smallest card | command |\n|---|---|---|---|---|\n' + commands

@@ -30,6 +30,19 @@ def check(holds, text):
     return holds
 
 
+def every(items):
+    """all() that does not hold of nothing."""
+    items = list(items)
+    return bool(items) and all(items)
+
+
+def together(*lists):
+    """zip() of lists that are equally long, and not empty."""
+    lists = [list(x) for x in lists]
+    check(len({len(x) for x in lists}) == 1 and len(lists[0]) > 0, f'side by side: {[len(x) for x in lists]} items')
+    return list(zip(*lists))
+
+
 def skip(what, why):
     """What this machine cannot do. tests/may_skip.txt has to have it."""
     print(f'skipped: {what}: {why}', flush=True)

@@ -7,7 +7,7 @@ import random
 import shutil
 
 import gguf_kit
-from galley_test import batch_of, binary, check, error, finish, fixtures, fresh_folder, from_folder, gradients, load, plan, recipe, run, save, train, use
+from galley_test import batch_of, binary, check, error, every, finish, fixtures, fresh_folder, from_folder, gradients, load, plan, recipe, run, save, together, train, use
 from discrete_kit import discrete, same
 from gguf_kit import bytes_of, coded, divisors, keys_of, make, name_of, shapes_of, types, write
 
@@ -56,7 +56,7 @@ shutil.copy(folder / 'model.gguf', folder / 'alone' / 'x.gguf')
 run('export', made('alone', folder / 'alone', adamw), '--out', 'exported', '--reference')
 check({k: x[1:] for k, x in load('exported/model.safetensors').items()} == {k: x[1:] for k, x in load(folder / 'plain' / 'model.safetensors').items()}, 'exported: other numbers')
 said = json.loads(pathlib.Path('exported/config.json').read_text())
-check(all(said[k] == x for k, x in config.items()) and said['architectures'] == ['LlamaForCausalLM'] and 'gguf_types' not in said, f'exported: {said}')
+check(every(said[k] == x for k, x in config.items()) and said['architectures'] == ['LlamaForCausalLM'] and 'gguf_types' not in said, f'exported: {said}')
 
 # ---- Blocks --------------------------------------------------------------------------------------------------------------------------------
 blocks = use('quantize-gguf')
@@ -90,7 +90,7 @@ for name, kind_of in cases.items():
         saved = sum(count * 4 - count // types[kind][1] * types[kind][2] for kind, count in kinds(kind_of, shape))
         of_blocks, of_numbers = (plan(made(f'{label}-plan', path, *more, lora, adamw))['classes']['host'] for path, more in ((model, (blocks,)), (plain, ())))
         said = run('plan', made(f'{label}-plan', model, blocks, lora, adamw)).stdout
-        check(all(f'gguf-blocks, type = {kind}' in said for kind, _ in kinds(kind_of, shape) if kind != 'F32'), f'{label}: {said}')
+        check(every(f'gguf-blocks, type = {kind}' in said for kind, _ in kinds(kind_of, shape) if kind != 'F32'), f'{label}: {said}')
         check(of_numbers['owners']['weights'] - of_blocks['owners']['weights'] == saved, f'{label}: {of_blocks}, beside {of_numbers}: {saved} bytes less were to be kept')
         one = train(made(f'{label}-train', model, blocks, lora, adamw, steps=4), f'{label}-train')
         one.check_memory(label)
@@ -116,7 +116,7 @@ for name, kind, more in (('runs', 'mixed', ()), ('runs-bf16', 'Q4_0', (use('amp'
         there.check_memory(f'{name}-{head}-discrete')
         same(f'{name}-{head}, discrete', train(path, f'{name}-{head}-plain'), there, 'adapter')
         emulated = train(path, f'{name}-{head}-gpu', *gpu)
-        for (a, _), (b, _) in zip(whole.steps, emulated.steps):
+        for (a, _), (b, _) in together(whole.steps, emulated.steps):
             check(abs(a - b) <= (2e-2 if more else 1e-5) * a, f'{name}-{head}: loss {b} on the emulated GPU, {a} on the processor')
         # Merged are the numbers of the blocks and the adapter; the file that comes of it is transformers'.
         run('export', whole.path, '--merge', '--out', f'{name}-{head}-merged')
@@ -187,13 +187,13 @@ for name, (change, words) in refusals.items():
     keys, tensors = keys_of(shape), content()
     change(keys, tensors)
     said = run('train', made(f'refused-{name}', write(f'{name}.gguf', keys, tensors), blocks, lora, adamw), '--out', f'refused-{name}', code=2).stderr
-    check(all(w in said for w in (*words, f'{name}.gguf')), f'{name}: {said}')
+    check(every(w in said for w in (*words, f'{name}.gguf')), f'{name}: {said}')
 # By the recipe.
 for name, model, uses, words in (('nobody', 'refused/model.gguf', (lora, adamw), ("key 'gguf_types'", 'use "quantize-gguf"')),
                                  ('full', 'refused/model.gguf', (blocks, adamw), ('lies in blocks of Q8_0', 'is to be trained', 'lora')),
                                  ('both', 'refused/model.gguf', (blocks, use('quantize-nf4'), lora, adamw), ('quantize-gguf', 'quantize-nf4'))):
     said = run('plan', made(f'refused-{name}', model, *uses), code=2).stderr
-    check(all(w in said for w in words), f'{name}: {said}')
+    check(every(w in said for w in words), f'{name}: {said}')
 text = recipe('tokenizer.lua', from_folder('refused/model.gguf'), 'data.text { files = { "x.txt" } }', blocks, lora, adamw, batch=1, length=8, steps=1)
 pathlib.Path('x.txt').write_text('one two three')
 said = run('plan', text, code=2).stderr

@@ -12,7 +12,7 @@ import sys
 import tarfile
 import time
 
-from galley_test import binary, check, finish, fresh_folder, source
+from galley_test import binary, check, every, finish, fresh_folder, source
 
 sys.path.insert(0, str(source / 'tests' / 'gpu'))
 import steps
@@ -27,10 +27,10 @@ def tests_of_kernels():
     check(said.returncode == 0 and {'first/add', 'kernels/attention', 'kernels/linear', 'suites/Gpu', 'recipes/scripts'} <= set(listed), f'--list: {said.stdout}{said.stderr}')
     # Some by name.
     said = lent('test', '--out', 'kept', 'kernels/add', 'suites/Gpu', 'recipes/freeze')
-    check(said.returncode == 3 and all(f'ok      {x}, ' in said.stdout for x in ('kernels/add', 'suites/Gpu', 'recipes/freeze')), f'three steps: {said.stdout}{said.stderr}')
+    check(said.returncode == 3 and every(f'ok      {x}, ' in said.stdout for x in ('kernels/add', 'suites/Gpu', 'recipes/freeze')), f'three steps: {said.stdout}{said.stderr}')
     check(f'3 of {len(listed)} steps are done, 0 failed' in said.stdout and said.stdout.splitlines()[-1].startswith('next: tests/gpu/test --build '), said.stdout)
     margins = pathlib.Path('kept/margins.txt').read_text()
-    check('add.cuda f32' in margins and all(0 <= float(x.split()[0]) <= 1 for x in margins.splitlines()), f'margins: {margins}')
+    check('add.cuda f32' in margins and every(0 <= float(x.split()[0]) <= 1 for x in margins.splitlines()), f'margins: {margins}')
     # A call without time does one step, and none that is done.
     before = pathlib.Path('kept/test.jsonl').read_text()
     said = lent('test', '--out', 'kept', '--seconds', '0')
@@ -110,7 +110,7 @@ def architectures():
     built = binary / 'plugins' / 'models' / 'models-cuda.so'
     if built.exists():
         code, ptx = steps.architectures(built)
-        check(code and all(80 <= x <= 130 for x in code | ptx), f'{built}: {code}, {ptx}')
+        check(code and every(80 <= x <= 130 for x in code | ptx), f'{built}: {code}, {ptx}')
     stand_in('nvidia-smi', 'echo "NVIDIA-SMI has failed"; exit 9')
     said = lent('test', '--list', GALLEY_TEST_DEVICE='')
     check(said.returncode == 1 and 'nvidia-smi finds no GPU' in said.stderr, said.stderr)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Gradients by claim: updates in backward give the bytes of updates behind it in less memory, and are refused by name where something needs all gradients at
 once; gradients in 16 bit take half the bytes."""
-from galley_test import binary, check, error, finish, fresh_folder, from_config, gradients, norm, plan, recipe, run, train, use
+from galley_test import binary, check, error, every, finish, fresh_folder, from_config, gradients, norm, plan, recipe, run, train, use
 
 fresh_folder()
 more = ('--plugin-path', binary / 'tests' / 'plugins' / 'claims')
@@ -44,7 +44,7 @@ for name, uses, words in (('accumulate', [use('accumulate', steps=2)], ('2 micro
                           ('clip', [use('clip', norm=1.0)], ('clip_factor', 'clip (clip.lua:', 'gradient_factor', 'leave out clip (clip.lua:', ', or update-in-backward (')),
                           ('scaling', [use('amp', compute='fp16')], ('amp.update_scale', 'amp (scaling.lua:', 'scalar.apply', 'leave out amp (scaling.lua:'))):
     said = run('plan', made(name, *uses, immediate, adamw), *more, code=2).stderr
-    check(all(x in said for x in words), f'{name}: {said}')
+    check(every(x in said for x in words), f'{name}: {said}')
 
 f32 = made('f32', adamw)
 half = made('half', use('claims', facet='gradient_dtype', value='bf16'), adamw)

@@ -7,7 +7,7 @@ import pathlib
 import shutil
 import struct
 
-from galley_test import check, error, finish, fresh_folder, from_config, from_folder, load, norm, plan, recipe, run, save, train, use
+from galley_test import check, error, every, finish, fresh_folder, from_config, from_folder, load, norm, plan, recipe, run, save, together, train, use
 
 fresh_folder()
 pathlib.Path('text.txt').write_text('one two three four five six seven eight nine ten. ' * 60)
@@ -62,7 +62,7 @@ for name in strategies:
     plans = [planned('order', *order) for order in ((use(name), lora, adamw), (adamw, lora, use(name)))]
     for p in plans:
         p['classes']['host'].pop('strategies')  # by lines of the recipe
-    check(all(plans[0][x] == plans[1][x] for x in ('classes', 'launches', 'kernels', 'step')), f'{name}: the order of the recipe decides the plan')
+    check(every(plans[0][x] == plans[1][x] for x in ('classes', 'launches', 'kernels', 'step')), f'{name}: the order of the recipe decides the plan')
     off = abs(one.steps[0][0] - full.steps[0][0]) / full.steps[0][0]
     check(0 < off < 3e-3, f'{name}: the first loss is off by {off}')
     check(one.steps[-1][0] < one.steps[0][0], f'{name}: the loss does not fall')
@@ -70,7 +70,7 @@ for name in strategies:
     check(again.bytes('adapter/adapter_model.safetensors') == adapter, f'{name}: recomputation changes the adapter')
     for compute, more in (('bf16', {}), ('fp16', dict(loss_scale=1024))):
         low = made(f'{name}-{compute}', use(name), lora, use('accumulate', steps=2), use('clip', norm=1.0), use('amp', compute=compute, **more), adamw)
-        check(all(math.isfinite(x) and x > 0 for step in low.steps for x in step), f'{name}, {compute}: {low.steps}')
+        check(every(math.isfinite(x) and x > 0 for step in low.steps for x in step), f'{name}, {compute}: {low.steps}')
         check(low.steps[-1][0] < low.steps[0][0], f'{name}, {compute}: the loss does not fall')
     for family, model in (('gpt2', from_config('gpt2', **gpt2)), ('tied', from_config('llama', tie_word_embeddings=True, **llama))):
         there = made(f'{name}-{family}', use(name), lora, adamw, model=model)
@@ -165,7 +165,7 @@ for family, model in (('llama', from_config('llama', **llama)), ('gpt2', from_co
         check(runs['codes'].steps == runs['numbers'].steps, f'{family}, {name}: codes from a file give another run')
         check(runs['codes'].bytes('adapter/adapter_model.safetensors') == runs['numbers'].bytes('adapter/adapter_model.safetensors'), f'{family}, {name}: another adapter')
     plain = made(f'plain-{family}', lora, adamw, model=from_folder(f'numbers-{family}'))
-    for (a, b), (c, d) in zip(plain.steps, made(f'by-codes-{family}', use('quantize-int8'), lora, adamw, model=from_folder(f'codes-{family}')).steps):
+    for (a, b), (c, d) in together(plain.steps, made(f'by-codes-{family}', use('quantize-int8'), lora, adamw, model=from_folder(f'codes-{family}')).steps):
         check(abs(a - c) < 1e-5 * a and abs(b - d) < 1e-4 * b, f'{family}: {a}, {b} by numbers, {c}, {d} by codes')
 
 # Merged: what the codes stand for, and the adapter's product on top.

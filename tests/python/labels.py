@@ -6,7 +6,7 @@ import math
 import pathlib
 import subprocess
 
-from galley_test import Run, check, finish, fresh_folder, from_config, program, recipe, run, use
+from galley_test import check, every, finish, fresh_folder, from_config, program, recipe, run, Run, use
 
 fresh_folder()
 names = ['billing', 'other', 'parcel']
@@ -102,7 +102,7 @@ check('which labels' in run('predict', 'adapter/adapter', code=2).stderr, 'an ad
 several = trained('several', 'multi-label-classification', 'tags')
 answers = told('run-several', [x['text'] for x in of])
 says = json.loads(run('eval', 'run-several', '--json').stdout)
-check(all(sorted(a['labels']) == sorted(k for k, v in a['probabilities'].items() if v > 0.5) for a in answers), 'several: labels are those above a half')
+check(every(sorted(a['labels']) == sorted(k for k, v in a['probabilities'].items() if v > 0.5) for a in answers), 'several: labels are those above a half')
 pairs = [(set(x['tags']), set(a['labels'])) for x, a in zip(of, answers)]
 check(abs(says['accuracy'] - sum(x == y for x, y in pairs) / len(pairs)) < 1e-12 and abs(says['f1'] - f1(pairs, names)) < 1e-12, f'several: {says}')
 values = trained('values', 'regression', 'score', steps=10)

@@ -4,7 +4,7 @@ import json
 import shutil
 
 from discrete_kit import discrete, plugins, same, traced
-from galley_test import check, finish, fresh_folder, from_config, plan, recipe, run, train, use
+from galley_test import check, every, finish, fresh_folder, from_config, plan, recipe, run, train, use
 
 fresh_folder()
 model = from_config('gpt2', vocab_size=97, n_positions=32, n_embd=32, n_layer=3, n_head=4)
@@ -147,7 +147,7 @@ def masters():
     bare, states_only, both = (owners(plan(recipe('masters.lua', llama, 'data.random {}', use('amp'), *more, adamw, **entries), *discrete), 'weights') for more in ([], [states], [moved]))
     check(bare == states_only and bare['device'] - both['device'] == 4 * inner and both['pinned'] - bare.get('pinned', 0) == 4 * inner, f'masters: {bare}, {both}')
     said = run('plan', recipe('no-copy.lua', llama, 'data.random {}', moved, adamw, **entries), *discrete, code=2).stderr
-    check(all(x in said for x in ('offload-optimizer', "moves masters to 'pinned'", 'no parameter has a copy in 16 bit', 'compute in 16 bit')), f'masters without copies: {said}')
+    check(every(x in said for x in ('offload-optimizer', "moves masters to 'pinned'", 'no parameter has a copy in 16 bit', 'compute in 16 bit')), f'masters without copies: {said}')
 
 
 def refused():
@@ -168,7 +168,7 @@ def refused():
                  ("decide 'placement'", 'offload-optimizer', 'second-memory'))]
     for name, flags, uses, words in nothing:
         said = run('plan', made('refused', *uses), *flags, code=2).stderr
-        check(all(x in said for x in words), f'{name}: {said}')
+        check(every(x in said for x in words), f'{name}: {said}')
     # Whoever names tensors goes before whoever names none.
     path = made('stronger', states, use('second-memory', memory='file', states=['*.mlp.*']), adamw)
     held = owners(plan(path, *discrete), 'states')

@@ -3,7 +3,7 @@
 import json
 import pathlib
 
-from galley_test import check, finish, fresh_folder, from_config, load, plan, recipe, run, train, use
+from galley_test import check, every, finish, fresh_folder, from_config, load, plan, recipe, run, train, use
 
 fresh_folder()
 DATA = 'data.random {}'
@@ -38,7 +38,7 @@ everything = embeddings + matrices
 for more, gradients in (([], 2 * everything + 4 * norms), ([use('update-in-backward')], 2 * 2 * max(embeddings, inner * hidden))):
     made = plan(recipe('seven.lua', llama_3b, DATA, use('amp'), use('adamw', lr=1e-4), use('split-states'), *more, batch=1, length=64, steps=2))['classes']['host']['owners']
     kept = {'weights': 3 * everything + 4 * norms, 'states': 2 * everything * (1 + 2 / 32) + 8 * norms + counter}
-    check(all(0 <= made[k] - kept[k] < 2e-5 * kept[k] for k in ('weights', 'states')) and made['states'] == kept['states'], f'split-states: {made}, not {kept}')
+    check(every(0 <= made[k] - kept[k] < 2e-5 * kept[k] for k in ('weights', 'states')) and made['states'] == kept['states'], f'split-states: {made}, not {kept}')
     check(made['gradients'] <= gradients and (more or gradients - made['gradients'] < 1e-5 * gradients), f'gradients: {made["gradients"]}, not {gradients}')
 
 # ---- Which parameter belongs to which --------------------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ for change, words in (('"*.bias"', ("no parameter is called '*.bais'", "'transfo
     path = pathlib.Path('wrong.lua')
     path.write_text(pathlib.Path(several).read_text().replace(change, wrong))
     said = run('plan', path, code=2).stderr
-    check(all(w in said for w in words), f'{wrong}: {said}')
+    check(every(w in said for w in words), f'{wrong}: {said}')
 said = run('plan', recipe('twice.lua', small, DATA, use('adam', lr=1e-3, parameters='*.wte.weight'), use('lion', lr=1e-3, parameters='transformer.w*'), batch=1, length=8, steps=1), code=2).stderr
 check("'transformer.wte.weight'" in said and 'adam' in said and 'lion' in said, f'two that name one parameter: {said}')
 
@@ -69,7 +69,7 @@ check("'transformer.wte.weight'" in said and 'adam' in said and 'lion' in said, 
 
 train(recipe('rates.lua', small, DATA, use('muon', lr=2e-2, rest_lr=1e-3), batch=2, length=16, steps=2, seed=4), 'rates')
 rates = [s for s in map(json.loads, pathlib.Path('rates/metrics.jsonl').read_text().splitlines()) if 'lr' in s]
-check(len(rates) == 2 and all(s['lr'] == s['lr.muon'] == 2e-2 and s['lr.muon.rest_lr'] == 1e-3 for s in rates), f'rates: {rates}')
+check(len(rates) == 2 and every(s['lr'] == s['lr.muon'] == 2e-2 and s['lr.muon.rest_lr'] == 1e-3 for s in rates), f'rates: {rates}')
 
 # ---- All parameters of one storage in one launch ----------------------------------------------------------------------------------------
 
@@ -117,5 +117,5 @@ check([state[weight + x][0] for x in ('', '.correction', '.exp_avg', '.exp_avg.s
 check(state['transformer.h.0.ln_1.weight'][0] == state['transformer.h.0.ln_1.weight.exp_avg'][0] == 'F32', 'norms stay in F32')
 for uses, words in (([use('adamw8bit', lr=1e-3)], ('split-states', 'adamw8bit')), ([use('adamw', lr=1e-3), use('amp', weights='bf16')], ('split-states', 'amp'))):
     said = run('plan', recipe('both.lua', small, DATA, *uses, use('split-states'), batch=1, length=8, steps=1), code=2).stderr
-    check(all(w in said for w in words), f'{words}: {said}')
+    check(every(w in said for w in words), f'{words}: {said}')
 finish()

@@ -9,7 +9,7 @@ import shutil
 import sys
 
 from discrete_kit import discrete
-from galley_test import check, finish, fresh_folder, from_config, plan, recipe, run, strategies, train
+from galley_test import check, every, finish, fresh_folder, from_config, plan, recipe, run, strategies, train
 
 fresh_folder()
 uses, beside = strategies()
@@ -54,7 +54,7 @@ for a, b in itertools.combinations(listed, 2):
         continue
     refused.add(frozenset((a, b)))
     check('exit code 2' in said and f'{a} (' in said and f'{b} (' in said, f'{a} and {b}: {said}')
-check(all(frozenset(pair) in refused for pair in itertools.combinations(optimizers, 2)), 'two optimizers update one parameter')
+check(every(frozenset(pair) in refused for pair in itertools.combinations(optimizers, 2)), 'two optimizers update one parameter')
 
 
 def trained(names):
@@ -76,7 +76,7 @@ def compatible(names):
             continue
         group = [a, b]
         for n in names:
-            if n not in group and all(frozenset((n, m)) not in refused for m in group):
+            if n not in group and every(frozenset((n, m)) not in refused for m in group):
                 group.append(n)
         groups.append([n for n in listed if n in group])
     return groups

@@ -4,7 +4,7 @@ import json
 import pathlib
 import shutil
 
-from galley_test import batch_of, check, error, finish, fixtures, fresh_folder, from_folder, gradients, load, recipe, run, save, train, use
+from galley_test import batch_of, check, error, every, finish, fixtures, fresh_folder, from_folder, gradients, load, recipe, run, save, train, use
 
 fresh_folder()
 quantized = fixtures / 'quantized'
@@ -42,12 +42,12 @@ for kind, options in kinds.items():
     for name, (dtype, shape, numbers) in theirs.items():
         if 'quant_state' in name:
             a, b = parsed(again[name]), parsed(theirs[name])
-            check(a.keys() == b.keys() and all(a[k] == b[k] for k in a if k not in ('nested_offset', 'dtype')), f'{kind}: {name}: {a}, not {b}')
+            check(a.keys() == b.keys() and every(a[k] == b[k] for k in a if k not in ('nested_offset', 'dtype')), f'{kind}: {name}: {a}, not {b}')
             check('nested_offset' not in b or abs(a['nested_offset'] - b['nested_offset']) < 2e-12 * b['nested_offset'], f'{kind}: {name}: {a}, not {b}')
         else:
             check(again[name] == (dtype, shape, numbers), f'{kind}: {name} is not what was read')
     said, config = (json.loads((x / 'config.json').read_text())['quantization_config'] for x in (pathlib.Path(f'{kind}-again'), folder))
-    check(said.keys() == config.keys() and all(said[k] == config[k] for k in said if k != 'llm_int8_skip_modules'), f'{kind}: config.json: {said}, not {config}')
+    check(said.keys() == config.keys() and every(said[k] == config[k] for k in said if k != 'llm_int8_skip_modules'), f'{kind}: config.json: {said}, not {config}')
     check(said['llm_int8_skip_modules'] == ['lm_head'], f'{kind}: skipped {said["llm_int8_skip_modules"]}')
     # Quantized here, a model has the same bytes; but of absmax in 8 bit, bitsandbytes' kernel for the CPU takes another code than the nearest now and then.
     run('export', made(f'{kind}-own', quantized / 'plain', use('quantize-nf4', **options)), '--out', f'{kind}-own')
@@ -60,7 +60,7 @@ for kind, options in kinds.items():
     one = train(made(f'{kind}-train', folder, use('quantize-nf4', save=True), lora, adamw, steps=4, save=dict(every=2)), f'{kind}-train')
     one.check_memory(kind)
     check(one.steps[-1][0] < one.steps[0][0], f'{kind}: the loss does not fall: {one.steps}')
-    check(all(tensors(one.path / 'model')[name][2] == x[2] for name, x in theirs.items() if 'quant_state' not in name), f'{kind}: the base that is saved is not what was read')
+    check(every(tensors(one.path / 'model')[name][2] == x[2] for name, x in theirs.items() if 'quant_state' not in name), f'{kind}: the base that is saved is not what was read')
     shutil.copytree(one.path, f'{kind}-resumed')
     for gone in ('state/step-00000004', 'model', 'adapter'):
         shutil.rmtree(f'{kind}-resumed/{gone}')
@@ -96,7 +96,7 @@ check('not quantized to 4 bit' in said and 'quantize-int8' in said, f'4 bit of 8
 # What trains beside frozen layers is saved with them.
 half = train(made('half', quantized / 'nf4', use('freeze', patterns=['*_proj.weight']), use('quantize-nf4'), adamw, steps=2, save=dict(every=2)), 'half')
 saved, before = tensors(half.path / 'model'), tensors(quantized / 'nf4')
-check(all(saved[x] == before[x] for x in before if 'proj' in x and 'quant_state' not in x) and saved['model.norm.weight'] != before['model.norm.weight'], 'half: what is saved')
+check(every(saved[x] == before[x] for x in before if 'proj' in x and 'quant_state' not in x) and saved['model.norm.weight'] != before['model.norm.weight'], 'half: what is saved')
 
 for how, path in (('quantize-nf4', half.path), ('quantize-int8', None)):
     if not path:
@@ -200,12 +200,12 @@ for how, bits in (('quantize-nf4', 4), ('quantize-int8', 8), ('quantize-llm-int8
         (folder / 'config.json').write_text(json.dumps(config))
         save(folder / 'model.safetensors', content)
         said = run('plan', made('gpt2', folder, use(how), lora, adamw), code=2).stderr
-        check(all(x in said for x in (how, str(folder), weight if bits == 4 else '.weight', '(outputs, inputs)', 'take the folder that was quantized')), f'{how}, {layer}: {said}')
+        check(every(x in said for x in (how, str(folder), weight if bits == 4 else '.weight', '(outputs, inputs)', 'take the folder that was quantized')), f'{how}, {layer}: {said}')
     run('export', made('gpt2-out', gpt2, use(how)), '--out', f'gpt2-{how}')
     said = json.loads(pathlib.Path(f'gpt2-{how}/config.json').read_text())
     check('quantization_config' not in said and {x[0] for x in tensors(f'gpt2-{how}').values()} == {'F32'}, f'{how}: GPT-2 is saved as {said.get("quantization_config")}')
     off = {n: error(x[2], tensors(gpt2)[n][2]) for n, x in tensors(f'gpt2-{how}').items() if '.c_' in n and n.endswith('weight')}
-    check(all(0.001 < x < 0.2 for x in off.values()), f'{how}: of GPT-2 the numbers that are kept are saved: {off}')
+    check(every(0.001 < x < 0.2 for x in off.values()), f'{how}: of GPT-2 the numbers that are kept are saved: {off}')
 
 # ---- What is refused ---------------------------------------------------------------------------------------------------------------------
 
@@ -257,7 +257,7 @@ eights = {
 }
 for name, (change, words) in eights.items():
     said = run('plan', made(f'refused-{name}', broken(name, change, 'int8'), use('quantize-llm-int8'), lora, adamw), code=2).stderr
-    check(all(w in said for w in words), f'{name}: {said}')
+    check(every(w in said for w in words), f'{name}: {said}')
 doubled = state.replace('nf4', 'fp4')
 for offset in (-1.0, 1e300, 'x', None):
     def offsets(content, config):
@@ -269,12 +269,12 @@ said = run('plan', made('int8-skip', eight, use('quantize-int8', skip=['up_proj'
 check("leave 'skip' out" in said, said)
 for name, (change, words) in refusals.items():
     said = run('train', made(f'refused-{name}', broken(name, change), use('quantize-nf4'), lora, adamw), '--out', f'refused-{name}', code=2).stderr
-    check(all(w in said for w in words), f'{name}: {said}')
+    check(every(w in said for w in words), f'{name}: {said}')
     check(not pathlib.Path(f'refused-{name}').exists(), f'{name}: a run was begun')
 for name, uses, words in (('nobody', (lora, adamw), ("key 'quantization_config'", 'use "quantize-nf4"')), ('other', (use('quantize-nf4', double=True), lora, adamw), ('double = false', 'leave')),
                           ('skip', (use('quantize-nf4', skip=['*.up_proj']), lora, adamw), ("leave 'skip' out",)), ('full', (use('quantize-nf4'), adamw), ('all linear layers are trained', 'lora'))):
     said = run('plan', made(f'plan-{name}', quantized / 'nf4', *uses), code=2).stderr
-    check(all(w in said for w in words), f'{name}: {said}')
+    check(every(w in said for w in words), f'{name}: {said}')
 
 # What transformers leaves as numbers whatever config.json says is left so here: T5's wo, which it keeps in F32, and a layer whose name ends with that of one that is left.
 # GPT-NeoX's head has one name in files and another in its classes since version 5.
@@ -285,7 +285,7 @@ for how in ('quantize-nf4', 'quantize-int8'):
         run('export', recipe('kept.lua', from_folder(base), batch_of(base / 'batch.safetensors'), use(how), steps=1), '--out', f'{how}-{case}')
         there, before = tensors(f'{how}-{case}'), tensors(base)
         numbers = [x for x in before if x.endswith(kept)]
-        check(numbers and all(there[x] == before[x] for x in numbers), f'{how}, {case}: {[there[x][0] for x in numbers]}')
+        check(numbers and every(there[x] == before[x] for x in numbers), f'{how}, {case}: {[there[x][0] for x in numbers]}')
         check(any('absmax' in x or x.endswith('.SCB') for x in there), f'{how}, {case}: nothing is quantized')
         said = json.loads(pathlib.Path(f'{how}-{case}/config.json').read_text())['quantization_config']['llm_int8_skip_modules']
         check(names in said, f'{how}, {case}: {said}')

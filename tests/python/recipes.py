@@ -149,7 +149,7 @@ def the_last_step_trains():
     trained(galley("train", folder.path("recipe.lua"), "--out", folder.out))
     with open(os.path.join(folder.out, "metrics.jsonl")) as file:
         rates = [json.loads(line)["lr"] for line in file]
-    assert len(rates) == 3 and all(abs(a - b) < 1e-18 for a, b in zip(rates, (1e-3, 2e-3 / 3, 1e-3 / 3))), rates
+    assert len(rates) == 3 and every(abs(a - b) < 1e-18 for a, b in zip(rates, (1e-3, 2e-3 / 3, 1e-3 / 3))), rates
 
 
 # --- Languages -------------------------------------------------------------------------------------------------------------------

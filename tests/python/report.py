@@ -13,7 +13,7 @@ import shutil
 import time
 
 from browser_kit import Browser, chromium
-from galley_test import check, finish, fresh_folder, lua, program, run, skip, source
+from galley_test import check, every, finish, fresh_folder, lua, program, run, skip, source, together
 
 fresh_folder()
 hostile = '</script><script>document.title = "broken"</script><img src=x onerror=alert(1)><!-- & \\"'
@@ -137,7 +137,7 @@ for name, c in plan['classes'].items():
         check(abs(live - bytes) <= 64 * len(mine) and (bytes == 0) == (live == 0), f'{name}, {owner}: {live} at the peak, not {bytes}')
 states = [t for t in plan['tensors'] if t['name'].endswith('.exp_avg')]
 line = next(i for i, x in enumerate(plain.read_text().splitlines(), 1) if 'adamw' in x)
-check(states and all(t['strategy'] == 'adamw' and t['place'] == f'{plain}:{line}' for t in states), f'states: {states[:1]}')
+check(states and every(t['strategy'] == 'adamw' and t['place'] == f'{plain}:{line}' for t in states), f'states: {states[:1]}')
 r = run('plan', plain, '--html', 'again.html', '--set', 'lr=1e-3')
 check(pathlib.Path('again.html').read_bytes() == pathlib.Path('plan.html').read_bytes() and 'written: again.html' in r.stdout and 'memory ' in r.stdout, 'a page of the same plan is another one')
 
@@ -182,7 +182,7 @@ r = run('plan', plain, '--set', 'lr=1', '--against', 'plan.lock', '--json')
 check(json.loads(r.stdout)['against']['tensors'] == [], 'another rate changes the plan')
 against = sealed(Page('against.html'))
 check(against['maps'][0]['change'] == change, 'the page says another change')
-check(all(t['column'] is None or against['maps'][0]['tensors']['name'][t['column']] == t['name'] for t in change['tensors']), 'columns of changes')
+check(every(t['column'] is None or against['maps'][0]['tensors']['name'][t['column']] == t['name'] for t in change['tensors']), 'columns of changes')
 pathlib.Path('no.lock').write_text('{"classes": {}}')
 for words, said in ((['--against', 'nowhere.lock'], 'nowhere.lock: there is no such file'), (['--against', 'no.lock'], 'no.lock: this is not a plan that'),
                     (['--lock', 'x', '--against', 'plan.lock'], '--lock and --against are two commands')):
@@ -217,7 +217,7 @@ r = run('report', *runs)
 check(r.stdout == 'written: first/report.html\n' and not pathlib.Path(runs[1], 'report.html').exists(), r.stdout)
 data = sealed(Page('first/report.html'))
 check(data['title'] == '2 runs' and [x['name'] for x in data['runs']] == runs, data['title'])
-for shown, folder in zip(data['runs'], runs):
+for shown, folder in together(data['runs'], runs):
     steps, validations = metrics_of(folder)
     columns = shown['metrics']['columns']
     for key in steps[0]:
@@ -227,7 +227,7 @@ for shown, folder in zip(data['runs'], runs):
     speeds = sorted(x['positions'] / x['seconds'] for x in steps[1:])
     want = [speeds[math.floor(share * (len(speeds) - 1) + 0.5)] for share in (0.1, 0.5, 0.9)]
     got = [shown['metrics']['speed'][k] for k in ('low', 'median', 'high')]
-    check(all(abs(a - b) <= 1e-9 * b for a, b in zip(got, want)), f'{folder}: speed {got}, not {want}')
+    check(every(abs(a - b) <= 1e-9 * b for a, b in zip(got, want)), f'{folder}: speed {got}, not {want}')
     check(shown['memory'] == json.loads(pathlib.Path(folder, 'memory.json').read_text()), f'{folder}: memory.json')
     check(shown['usage'] == json.loads(pathlib.Path(folder, 'usage.json').read_text()), f'{folder}: usage.json')
     check(shown['record']['text'] == pathlib.Path(folder, 'recipe.lua').read_text() and shown['record']['sets']['lr'] in ('1e-3', '1e-4'), f'{folder}: the recipe')
@@ -238,15 +238,15 @@ for shown, folder in zip(data['runs'], runs):
 check([x['title'] for x in data['maps']] == [', '.join(runs)], 'two runs with one plan have not one map')
 check({x['memory']['classes']['host']['planned'] for x in data['runs']} == {data['maps'][0]['classes'][0]['planned']}, 'the plan made again is another one')
 placeless = lambda tensors: [{k: v for k, v in t.items() if k != 'place'} for t in tensors]  # noqa: E731
-check(placeless(tensors_of(data['maps'][0])) == placeless(plan['tensors']) and all(t['place'] in (None, f'{plain.resolve()}:{line}') for t in tensors_of(data['maps'][0])), "the map of a run is not that of its recipe's plan")
+check(placeless(tensors_of(data['maps'][0])) == placeless(plan['tensors']) and every(t['place'] in (None, f'{plain.resolve()}:{line}') for t in tensors_of(data['maps'][0])), "the map of a run is not that of its recipe's plan")
 
 # A profile: the parts of a step add up, by op as by strategy, and its arithmetic is the plan's.
 profile = json.loads(pathlib.Path('first/profile.json').read_text())
-check(profile['steps'] == 11 and {'linear', 'adamw_step', 'attention'} <= {x['op'] for x in profile['ops']} and all(x['kernel'] for x in profile['ops'] if 'copies' not in x['op']), f'{profile["ops"][:2]}')
+check(profile['steps'] == 11 and {'linear', 'adamw_step', 'attention'} <= {x['op'] for x in profile['ops']} and every(x['kernel'] for x in profile['ops'] if 'copies' not in x['op']), f'{profile["ops"][:2]}')
 for part in ('ops', 'strategies'):
     rows = profile[part]
-    check(all(a['seconds'] >= b['seconds'] for a, b in zip(rows, rows[1:])), f'{part} are not in order')
-    check(0.2 < sum(x['share'] for x in rows) <= 1 + 1e-9 and all(abs(x['share'] - x['seconds'] / profile['seconds']) < 1e-9 for x in rows), f'{part}: shares')
+    check(every(a['seconds'] >= b['seconds'] for a, b in zip(rows, rows[1:])), f'{part} are not in order')
+    check(0.2 < sum(x['share'] for x in rows) <= 1 + 1e-9 and every(abs(x['share'] - x['seconds'] / profile['seconds']) < 1e-9 for x in rows), f'{part}: shares')
     for key in ('launches', 'flops', 'bytes', 'seconds'):
         check(math.isclose(sum(x[key] for x in rows), sum(x[key] for x in profile['ops']), rel_tol=1e-9), f'{part}: {key}')
 launches = sum(x['launches'] for x in profile['ops'] if x['kernel'])
@@ -359,7 +359,7 @@ def drawn(b, page):
     """Every curve is as wide as its place, from its first drawing on, and covers no other one."""
     sizes = b.run('''[...document.querySelectorAll(".plot")].map((p) => { const r = p.getBoundingClientRect(), c = p.querySelector("canvas").getBoundingClientRect();
         return [r.left, r.top, r.width, r.height, c.left, c.top, c.width, c.height]; })''')
-    check(len(sizes) >= 4 and all(abs(x[i] - x[i + 4]) < 1 for x in sizes for i in range(4)), f'{page}: curves and their places: {sizes}')
+    check(len(sizes) >= 4 and every(abs(x[i] - x[i + 4]) < 1 for x in sizes for i in range(4)), f'{page}: curves and their places: {sizes}')
     over = [(i, k) for i, x in enumerate(sizes) for k, y in enumerate(sizes[:i]) if x[4] < y[4] + y[6] and y[4] < x[4] + x[6] and x[5] < y[5] + y[7] and y[5] < x[5] + x[7]]
     check(not over, f'{page}: curves lie over each other: {over}')
 
@@ -390,8 +390,8 @@ def in_browser():
         check([[d[:2] for d in x[2]] for x in pairs] == [[[s, d] for s, d in zip(compare['seeds'], a['differences'])] for a in judged], f'dots: {pairs}')
         dots = sorted((d[1], d[2]) for x in pairs for d in x[2])
         slopes = [(b2 - b1) / (a2 - a1) for (a1, b1), (a2, b2) in [(dots[0], dots[-1]), (dots[0], dots[len(dots) // 2])] if a2 - a1 > 1e-3]
-        check(slopes and max(slopes) - min(slopes) < 1e-2 * max(slopes) and all(y >= x - 1e-6 for (_, x), (_, y) in zip(dots, dots[1:])), f'places of dots: {dots}')
-        check(all(d[4] < d[2] < d[5] and d[3] < 900 and d[6] > 6 for x in pairs for d in x[2]), f'dots beyond the first screen or their row: {pairs}')
+        check(slopes and max(slopes) - min(slopes) < 1e-2 * max(slopes) and every(y >= x - 1e-6 for (_, x), (_, y) in zip(dots, dots[1:])), f'places of dots: {dots}')
+        check(every(d[4] < d[2] < d[5] and d[3] < 900 and d[6] > 6 for x in pairs for d in x[2]), f'dots beyond the first screen or their row: {pairs}')
         colours = {name: b.run(f'document.querySelector(".pairs-row[data-arm={name}] .pairs-word span").className') for name in ('recomputed', 'halves', 'worse')}
         check(colours == dict(recomputed='good', halves='good', worse='bad'), f'{colours}')
         # Curves over the tokens seen, and back.
@@ -400,7 +400,7 @@ def in_browser():
             b.run(f'(() => {{ const s = document.querySelector("select[aria-label^=what]"); s.value = "{over}"; s.dispatchEvent(new Event("change")); }})()')
             check(json.loads(b.run(label)) == [over], f'over {over}: {b.run(label)}')
             ticks = json.loads(b.run('JSON.stringify([...document.querySelectorAll(".plot")].map((p) => [...p.querySelectorAll(".dygraph-axis-label-x")].map((x) => x.textContent)))'))
-            check(all(x == ticks[0] for x in ticks[:4]) and len(ticks[0]) > 2, f'over {over}: {ticks}')
+            check(every(x == ticks[0] for x in ticks[:4]) and len(ticks[0]) > 2, f'over {over}: {ticks}')
         shown = {row['name'][0]: row for row in b.run(cells % 'verdicts')}
         apart = {row['name'][0]: row for row in b.run(cells % 'differences')}
         check(list(shown) == [a['name'] for a in compare['arms']] and list(apart) == [a['name'] for a in compare['arms'][1:]], f'arms: {list(shown)}, {list(apart)}')
@@ -472,7 +472,7 @@ def in_browser():
         b.mouse('mouseReleased', place[0] + 0.8 * place[2], y, button='left', clickCount=1)
         b.until(f'{labels} !== {json.dumps(before)}', 10)
         zoomed = [sorted({x for x in steps if x}) for steps in json.loads(b.run(labels))]
-        check(len(zoomed) == 5 and zoomed[0] and all(x == zoomed[0] for x in zoomed), f'curves show different steps: {zoomed}')
+        check(len(zoomed) == 5 and zoomed[0] and every(x == zoomed[0] for x in zoomed), f'curves show different steps: {zoomed}')
 
         # Ops by time: a row a kernel, as profile.json has it; tapping a head orders.
         rows = b.run(cells % 'ops')
@@ -535,7 +535,7 @@ def in_browser():
                 check([(x['name'][0], x['refusal'][1]) for x in b.run(cells % 'refused')] == [(v['name'], v['refusal'])], 'the reason of a refusal')
                 continue
             row = rows[v['name']]
-            check(row['bytes'][0] == v['bytes'] and row['seconds'][0] == v['seconds'] and all(row[k][0] == n for k, n in v['owners'].items() if n), f'{row}')
+            check(row['bytes'][0] == v['bytes'] and row['seconds'][0] == v['seconds'] and every(row[k][0] == n for k, n in v['owners'].items() if n), f'{row}')
             amount, unit = row['bytes'][1].split(' ')
             check(abs(float(amount) * units[unit] / v['bytes'] - 1) < 6e-3, f'{row["bytes"]}')
         tops = []
@@ -648,7 +648,7 @@ def in_browser():
             b.call('Emulation.setDeviceMetricsOverride', width=1280, height=900, deviceScaleFactor=1, mobile=False)
             b.run('dispatchEvent(new Event("afterprint"))')
             widths = b.run('[...document.querySelectorAll(".plot")].map((x) => [x.clientWidth, x.querySelector("canvas").clientWidth])')
-            check(all(a == c and a < 1300 and a != 620 for a, c in widths), f'{page}: after printing curves are {widths} wide')
+            check(every(a == c and a < 1300 and a != 620 for a, c in widths), f'{page}: after printing curves are {widths} wide')
         b.open('first/report.html', 1280, 900, 'dark')
         b.run('dispatchEvent(new Event("beforeprint"))')
         check(b.run('getComputedStyle(document.body).backgroundColor') == 'rgb(255, 255, 255)', 'a page is printed dark')

@@ -5,7 +5,7 @@ import json
 import shutil
 
 import galley_test
-from galley_test import check, finish, fresh_folder, from_config, recipe, source, train, use
+from galley_test import check, finish, fresh_folder, from_config, recipe, source, together, train, use
 from sdk_kit import DATA, build_together, install, llama, outside, tensors, write_text
 
 fresh_folder()
@@ -69,7 +69,7 @@ def adapters_begin_as_parts_of_weights():
         still = trains('still', use('pissa', rank=4), use('sgd', lr=1e-9), steps=1)
         made = trains('pissa', use('pissa', rank=4), use('sgd', lr=0.3), save=dict(every=2))
         made.check_memory('pissa')
-        for (loss, _), (expected, _) in zip(still.steps, plain.steps):
+        for (loss, _), (expected, _) in together(still.steps, plain.steps):
             check(abs(loss - expected) < 1e-5, f'pissa {name}: it begins at {loss}, not {expected}')
         validated = [x['validation_loss'] for x in made.lines if 'validation_loss' in x]
         check(validated[-1] < validated[0] - 0.01, f'pissa {name}: validation went from {validated[0]} to {validated[-1]} only')
@@ -125,7 +125,7 @@ def products_are_replaced():
     check([x.get('validation_loss') for x in before.lines] == [x.get('validation_loss') for x in behind.lines], 'row-linear and lora: validations differ')
     planned = [[x | dict(strategies=sorted(x['strategies'].values())) for x in r.memory['classes'].values()] for r in (before, behind)]
     check(planned[0] == planned[1], f'row-linear and lora: the plans differ: {planned}')
-    for (loss, norm), (expected, norm_alone) in zip(before.steps, alone.steps):
+    for (loss, norm), (expected, norm_alone) in together(before.steps, alone.steps):
         check(abs(loss - expected) < 1e-4 and abs(norm - norm_alone) < 1e-3, f'row-linear: loss {loss} and norm {norm}, not {expected} and {norm_alone}')
     held = [r.memory['classes']['host']['owners']['weights'] for r in (before, alone)]
     check(held[0] == held[1], f'row-linear: {held[0]} bytes of weights, {held[1]} without it')

@@ -6,7 +6,7 @@ import json
 import pathlib
 import re
 
-from galley_test import binary, check, error, finish, fresh_folder, from_config, from_folder, gradients, load, norm, plan, recipe, run, train, use
+from galley_test import binary, check, error, every, finish, fresh_folder, from_config, from_folder, gradients, load, norm, plan, recipe, run, together, train, use
 
 fresh_folder()
 overflow = ['--plugin-path', binary / 'tests' / 'plugins' / 'overflow']
@@ -49,7 +49,7 @@ def dora_through_a_skip():
     skipped = [[x['step'] for x in m.lines if x.get('skipped')] for m in made.values()]
     check(skipped == [[2], [2]], f'dora: steps {skipped} are skipped')
     check([x['loss_scale'] for x in codes.lines] == [x['loss_scale'] for x in numbers.lines] and codes.lines[2]['loss_scale'] == 512, f'dora: scales {codes.lines}')
-    for step, (a, b) in enumerate(zip(codes.steps, numbers.steps)):
+    for step, (a, b) in enumerate(together(codes.steps, numbers.steps)):
         check(abs(a[0] - b[0]) < 2e-4 * b[0], f'dora: the loss of step {step + 1} is {a[0]}, {b[0]} on the numbers')
     a, b = (load(m.path / 'adapter/adapter_model.safetensors') for m in made.values())
     check(any('magnitude' in n for n in a) and a.keys() == b.keys(), f'dora: {sorted(a)[:3]}')
@@ -67,7 +67,7 @@ def either_order():
             planned, code = (re.sub(r'order-\w+\.lua:\d+', '', run('plan', path, *flags).stdout) for flags in (['--json'], ['--dump', 'plan']))
             ran = train(path, f'order-{quantizer}-{name}')
             made.append((json.loads(planned), sorted(code.splitlines()), ran.steps, ran.bytes('adapter/adapter_model.safetensors')))
-        for what, a, b in zip(('plan', 'offsets', 'steps', 'adapter'), *made):
+        for what, a, b in together(('plan', 'offsets', 'steps', 'adapter'), *made):
             check(a == b, f'{quantizer}: the order in the recipe changes the {what}')
         check(('linear_int8' in made[0][0]['kernels']) == (quantizer == 'quantize-llm-int8'), f'{quantizer}: {sorted(made[0][0]["kernels"])}')
     # Of two that store weights in one way, that holds which also says how they are multiplied.
@@ -80,7 +80,7 @@ def either_order():
 def refused():
     for quantizer in quantizers:
         said = run('plan', recipe('full.lua', base_of(False), 'data.random {}', use(quantizer), adamw, **entries), code=2).stderr
-        check(all(x in said for x in ('full.lua:8: ', f'{quantizer}: all ', ' trained', 'use "lora"')), f'{quantizer}, all trained: {said}')
+        check(every(x in said for x in ('full.lua:8: ', f'{quantizer}: all ', ' trained', 'use "lora"')), f'{quantizer}, all trained: {said}')
     # Two that store a weight in two ways.
     nf4, others = quantizers[0], [use(x) for x in quantizers[1:]] + [use(quantizers[0], double=True)]
     for other in others:
@@ -159,7 +159,7 @@ def prepared():
         planned = plan(path)
         beside, = planned['beside_the_model']
         check(planned['trainable'] == beside['numbers'] == 2 * 4 * sum(map(sum, shapes)), f'{quantizer}: {planned["trainable"]} numbers are trained')
-        check([x['by'].split()[0] for x in planned['updates'] if x['by']] == ['adamw'] and all('lora_' in n for x in planned['updates'] if x['by'] for n in x['names']),
+        check([x['by'].split()[0] for x in planned['updates'] if x['by']] == ['adamw'] and every('lora_' in n for x in planned['updates'] if x['by'] for n in x['names']),
               f'{quantizer}: {planned["updates"]}')
         code = run('plan', path, '--dump', 'plan').stdout
         for name in ('model.layers.0.input_layernorm.weight', 'model.layers.1.post_attention_layernorm.weight', 'model.norm.weight', 'lm_head.weight'):

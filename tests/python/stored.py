@@ -4,7 +4,7 @@ read as it is."""
 import json
 import shutil
 
-from galley_test import binary, check, finish, fresh_folder, from_config, from_folder, load, recipe, run, save, train, use
+from galley_test import binary, check, every, finish, fresh_folder, from_config, from_folder, load, recipe, run, save, train, use
 
 fresh_folder()
 more = [x for name in ('bf16-storage', 'blocks', 'second-memory', 'discrete') for x in ('--plugin-path', binary / 'tests' / 'plugins' / name)]
@@ -54,9 +54,9 @@ def packed_files():
             load_part = dump[dump.index('load['):dump.index('micro[')]
             check('pack ' not in load_part, f'{name} on {device}: what is packed is unpacked or packed while loading')
             components = [x.replace('.SCB', '.weight.absmax') for x in parts]
-            check(all(f"read 'read {x}'" in load_part for x in components), f'{name} on {device}: components are not read one by one')
+            check(every(f"read 'read {x}'" in load_part for x in components), f'{name} on {device}: components are not read one by one')
             got = load(again.path / 'model' / 'model.safetensors')
-            check(all(got.get(k) == v for k, v in parts.items()), f'{name} on {device}: the packed bytes differ')
+            check(every(got.get(k) == v for k, v in parts.items()), f'{name} on {device}: the packed bytes differ')
         trained = [continued(f'{name}-trained-{device}', first.path / 'model', device=device, **options)[0] for device in ('cpu', 'discrete')]
         check(trained[0].bytes() == trained[1].bytes() and trained[0].steps == trained[1].steps, f'{name}: trained on, the devices differ')
         check(load(trained[0].path / 'model' / 'model.safetensors') != saved, f'{name}: nothing was trained')
@@ -71,7 +71,7 @@ def refusals():
     def refused(who, tensors, *parts):
         save('wrong/model.safetensors', tensors)
         said = run('plan', path, *more, code=2).stderr
-        check(all(x in said for x in ('files/wrong', *parts)), f'{who}: {said}')
+        check(every(x in said for x in ('files/wrong', *parts)), f'{who}: {said}')
     lacking = {k: v for k, v in of.items() if k != scales}
     refused('a component is missing', lacking, f"'{scales}', F32 (86), is missing", 'hold all components')
     refused('the other one is missing', {k: v for k, v in of.items() if k != name}, f"'{name}', I8 (32, 128), is missing")

@@ -5,8 +5,8 @@ import json
 import math
 import shutil
 
-from galley_test import (batch_of, binary, check, error, finish, fixtures, fresh_folder, from_config, from_folder, gradients, load, norm, plan, recipe, run, save,
-                         train, use)
+from galley_test import (batch_of, binary, check, error, every, finish, fixtures, fresh_folder, from_config, from_folder, gradients, load, norm, plan, recipe, run,
+                         save, together, train, use)
 
 fresh_folder()
 plugins = [x for name in ('bf16-storage', 'second-memory', 'two-memories') for x in ('--plugin-path', binary / 'tests' / 'plugins' / name)]
@@ -35,7 +35,7 @@ def recompute():
         saved[name] = (host['owners']['saved'], host['planned'])
     for name in ('every-1', 'every-2', 'sqrt', 'input', 'cheap'):
         same(runs['none'], runs[name], f'recompute {name}')
-        for less, all_of_it, what in zip(saved[name], saved['none'], ('saves', 'plans')):
+        for less, all_of_it, what in together(saved[name], saved['none'], ('saves', 'plans')):
             check(less < all_of_it, f'recompute {name} {what} {less} bytes, {all_of_it} without')
     check(saved['every-1'] < saved['cheap'], f'recompute cheap saves less than every block: {saved}')
     check(len(runs['none'].steps) == 4, 'recompute: there are not four steps')
@@ -111,7 +111,7 @@ def accumulate():
             check(e <= 1e-6, f'accumulate {name}: {k} is off by {e:.1e}')
     a, b = train(one, 'accumulate-one'), train(split, 'accumulate-split')
     b.check_memory('accumulate')
-    for (x, _), (y, _) in zip(a.steps, b.steps):
+    for (x, _), (y, _) in together(a.steps, b.steps):
         check(error([x], [y]) <= 1e-5, f'accumulate: losses {x} and {y}')
     check([x['tokens'] for x in a.lines] == [x['tokens'] for x in b.lines], 'accumulate: tokens differ')
     more, less = plan(split), plan(single)
@@ -166,7 +166,7 @@ def freeze_by_place():
     for options, words in ((dict(blocks=layers + 1), (f"'blocks' is {layers + 1}, and the model has {layers}",)), ({}, ('nothing is named', "'except'")),
                            (dict(block=1), ("did you mean 'blocks'",)), (dict(all_but='*'), ("did you mean 'except'",))):
         said = run('plan', recipe('place.lua', model, batch_of(gpt2_case / 'batch.safetensors'), use('freeze', **options), use('adamw', lr=1e-3), steps=1), code=2).stderr
-        check(all(x in said for x in words), f'freeze {options}: {said}')
+        check(every(x in said for x in words), f'freeze {options}: {said}')
 
 
 def clip_by_value():
@@ -308,7 +308,7 @@ def storage_and_placement():
     half = one('half', use('bf16-storage', parameters=['*.c_fc.weight'], states=['*']))
     check(half.memory['classes']['host']['owners']['states'] < 0.6 * host[0], 'bf16-storage: states are not smaller')
     check(half.bytes() != normal.bytes(), 'bf16-storage: nothing was rounded')
-    for (x, _), (y, _) in zip(half.steps, normal.steps):
+    for (x, _), (y, _) in together(half.steps, normal.steps):
         check(error([x], [y]) < 0.02, f'bf16-storage: loss {x}, {y} without')
 
 

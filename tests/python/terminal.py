@@ -12,7 +12,7 @@ import subprocess
 import termios
 import unicodedata
 
-from galley_test import check, finish, fresh_folder, program, run, source
+from galley_test import check, every, finish, fresh_folder, program, run, source
 
 COLUMNS = 80
 fresh_folder()
@@ -106,7 +106,7 @@ for words in ((several, '--html', 'several.html'), (source / 'scripts' / 'qlora.
 # ---- A run: its live line, its curve
 screen = on_terminal('train', 'train', plain, '--out', long / 'run', '--profile')
 live = [x for drawn in screen.drawn for x in drawn if 'loss' in x] + [x for x in screen.lines if 'ETA' in x]
-check(len(live) >= 1 and all(re.search(r'\d/60  epoch +\d+\.\d\d  loss +\d+\.\d{4}  .* tok/s.*ETA ', x) for x in live), f'live: {live[:2]}')
+check(len(live) >= 1 and every(re.search(r'\d/60  epoch +\d+\.\d\d  loss +\d+\.\d{4}  .* tok/s.*ETA ', x) for x in live), f'live: {live[:2]}')
 check(len({(x.index('loss'), x.index('ETA'), width(x)) for x in live}) == 1, f'numbers of the live line move: {live}')
 check('60/60' in live[-1] and sum('ETA' in x for x in screen.lines) == 1, f'the last step is not what stays: {screen.lines}')
 at = next(i for i, x in enumerate(screen.lines) if x.startswith('training loss, nats a token; last '))
@@ -120,13 +120,13 @@ dots = [{i for i, c in enumerate(x[10:]) if 0x2800 < ord(c) < 0x2900} for x in c
 check(all(dots) and min(dots[0]) < 8 and max(dots[5]) > 40, f'the curve does not fall: {curve}')
 plainly = on_terminal('train in ASCII', 'train', plain, '--out', 'ascii', '--set', 'steps=30', LC_ALL='C', columns=72)
 at = next(i for i, x in enumerate(plainly.lines) if x.startswith('training loss'))
-check(all(x.isascii() for x in plainly.lines[at:at + 8]) and any('*' in x for x in plainly.lines[at:at + 8]), f'{plainly.lines}')
+check(every(x.isascii() for x in plainly.lines[at:at + 8]) and any('*' in x for x in plainly.lines[at:at + 8]), f'{plainly.lines}')
 short = on_terminal('a short run', 'train', plain, '--out', 'short', '--set', 'steps=5')
 check(not any('training loss' in x for x in short.lines), 'a curve of five points')
 unseen = run('train', plain, '--out', 'unseen', '--set', 'steps=20').stdout
 check('training loss' not in unseen and '\r' not in unseen and '\x1b' not in unseen, f'without a terminal: {unseen}')
 narrow = on_terminal('a narrow terminal', 'train', plain, '--out', 'narrow', '--set', 'steps=12', columns=40)
-check(all(width(x) <= 39 for drawn in narrow.drawn for x in drawn) and all('loss' in x for drawn in narrow.drawn for x in drawn if '/12' in x), f'{narrow.drawn}')
+check(every(width(x) <= 39 for drawn in narrow.drawn for x in drawn) and every('loss' in x for drawn in narrow.drawn for x in drawn if '/12' in x), f'{narrow.drawn}')
 on_terminal('train --until', 'train', plain, '--out', 'half', '--until', '30')
 screen = on_terminal('resume', 'resume', 'half')
 at = next(i for i, x in enumerate(screen.lines) if x.startswith('training loss'))

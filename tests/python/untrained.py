@@ -3,7 +3,7 @@
 finite. And gradients, which are for comparing: no dropout in them."""
 import pathlib
 
-from galley_test import batch_of, check, error, finish, fixtures, fresh_folder, from_config, from_folder, gradients, recipe, run, train, use
+from galley_test import batch_of, check, error, every, finish, fixtures, fresh_folder, from_config, from_folder, gradients, recipe, run, train, use
 
 fresh_folder()
 tiny = dict(n_layer=1, n_embd=16, n_head=2, n_positions=16, vocab_size=32, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
@@ -53,5 +53,5 @@ plain, dropped, given = (gradients(recipe(f'{name}.lua', from_folder(case), data
 check(plain == dropped == given, 'dropout is in the gradients')
 wet, dry = (gradients(recipe(f'{name}.lua', from_config('gpt2', **dict(tiny, resid_pdrop=p, embd_pdrop=p, attn_pdrop=p)), 'data.random { }', sgd, batch=2, length=8, steps=1),
                       f'{name}.safetensors') for name, p in (('wet', 0.5), ('dry', 0.0)))
-check(all(error(wet[k][2], dry[k][2]) < 1e-6 for k in dry), 'dropout of the model is in the gradients')
+check(every(error(wet[k][2], dry[k][2]) < 1e-6 for k in dry), 'dropout of the model is in the gradients')
 finish()
