@@ -7,7 +7,7 @@ import pathlib
 import sys
 
 import galley_test
-from galley_test import check, error, every, finish, fresh_folder, lua, recipe, run, Run, together, train, use
+from galley_test import check, error, every, finish, fresh_folder, in_slice, lua, recipe, run, Run, sliced, together, train, use
 
 fresh_folder()
 import reference_kit as kit  # noqa: E402
@@ -26,6 +26,8 @@ def entries(case, **more):
 
 
 def under_reference(case, label, *uses, also=(), flags=(), **more):
+    if not in_slice():
+        return
     model, data = cases[case]
     name = f'{case}-{label}'
     path = recipe(f'{name}.lua', model, data, *uses, **entries(case, **more))
@@ -68,6 +70,9 @@ for case in ('rows', 't5', 'gemma2') if not everything else cases:
     device = kit.discrete
     placed = kit.rests('pinned')[1:]
     under_reference(case, 'offload', clip, adamw, *placed, flags=device['train'], also=device['also'])
+
+if sliced:  # families.py itself has what follows
+    finish()
 
 # Without the references: what must be the same.
 for case in ('masked', 'rows', 'decoder-values', 't5', 'bloom') if not everything else cases:

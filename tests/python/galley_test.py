@@ -43,6 +43,18 @@ def together(*lists):
     return list(zip(*lists))
 
 
+# "k/n": of what takes long, every n-th case from the k-th on (tests/python/slices.py).
+sliced = [int(x) for x in os.environ.get('GALLEY_SLICE', '').split('/') if x]
+_cases = 0
+
+
+def in_slice():
+    """Whether the next case is to be run."""
+    global _cases
+    _cases += 1
+    return not sliced or (_cases - 1) % sliced[1] == sliced[0]
+
+
 def skip(what, why):
     """What this machine cannot do. tests/may_skip.txt has to have it."""
     print(f'skipped: {what}: {why}', flush=True)

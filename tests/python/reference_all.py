@@ -4,7 +4,7 @@
 memory the host cannot touch. `reference_all.py --devices` has only these."""
 import sys
 
-from galley_test import finish, fresh_folder, use
+from galley_test import finish, fresh_folder, in_slice, use
 
 fresh_folder()
 from reference_kit import (all_at_once, computes, discrete, dropout, everything, gpu, models, on, optimizers, pairs, planned, rests, table)  # noqa: E402
@@ -14,6 +14,8 @@ done = set()
 number = 0
 for names in pairs() if '--devices' not in sys.argv else ():
     for compute in computes:
+        if not in_slice():
+            continue
         sets = [names]
         if 'lora' not in names and compute != 'fp32' and planned(names + ['lora']):
             sets.append(names + ['lora'])
@@ -25,7 +27,7 @@ for names in pairs() if '--devices' not in sys.argv else ():
             if compute == 'fp16' and not planned(chosen, compute):  # a scale on the loss reads all gradients
                 continue
             for family in families if '--families' in sys.argv else [families[number % len(families)]]:
-                everything(chosen, family, compute)
+                everything(chosen, family, compute, counted=True)
             number += 1
 for seed in range(100, 110) if '--devices' not in sys.argv else ():
     for compute in computes:

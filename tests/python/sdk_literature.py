@@ -69,7 +69,7 @@ def adapters_begin_as_parts_of_weights():
         still = trains('still', use('pissa', rank=4), use('sgd', lr=1e-9), steps=1)
         made = trains('pissa', use('pissa', rank=4), use('sgd', lr=0.3), save=dict(every=2))
         made.check_memory('pissa')
-        for (loss, _), (expected, _) in together(still.steps, plain.steps):
+        for (loss, _), (expected, _) in together(still.steps, plain.steps[:1]):
             check(abs(loss - expected) < 1e-5, f'pissa {name}: it begins at {loss}, not {expected}')
         validated = [x['validation_loss'] for x in made.lines if 'validation_loss' in x]
         check(validated[-1] < validated[0] - 0.01, f'pissa {name}: validation went from {validated[0]} to {validated[-1]} only')
