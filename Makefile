@@ -71,18 +71,23 @@ test:
 	@[ $(CUDA) = AUTO ] || echo 'galley: there is no NVIDIA GPU: its kernels are tested by emulation only'
 	@ctest --preset release --label-exclude '^all$$'; code=$$?; tests/summary.py build/release && exit $$code
 
-test-all: test
-	@$(call compile,asan-kernels)
-	@ctest --preset release --label-regex '^all$$' --no-tests=ignore
+# Each part runs, whatever became of the others; tests/results/all.md then says what passed.
+part = code=$$?; tests/summary.py --add build/all.jsonl '$(1)' $$code $(2)
+test-all:
+	@mkdir -p build; rm -f build/all.jsonl build/*/Testing/Temporary/LastTest.log
+	@$(MAKE) --no-print-directory test; $(call part,make test,build/release)
+	@$(call compile,asan-kernels); rm -f build/release/Testing/Temporary/LastTest.log; \
+	  ctest --preset release --label-regex '^all$$' --no-tests=ignore; code=$$?; tests/summary.py build/release || code=1; (exit $$code); $(call part,what takes long,build/release)
 	@cmake --preset asan --log-level=WARNING -DGALLEY_TESTS=ON >/dev/null
 	@echo 'galley: building in build/asan'
-	@cmake --build --preset asan --parallel $(JOBS) --target sanitized -- --quiet | sed '/^ninja: no work to do\.$$/d'
-	@ctest --preset asan -L '^sanitized$$'
+	@cmake --build --preset asan --parallel $(JOBS) --target sanitized -- --quiet | sed '/^ninja: no work to do\.$$/d' && \
+	  ctest --preset asan -L '^sanitized$$'; $(call part,AddressSanitizer,build/asan)
 	@cmake --preset tsan --log-level=WARNING -DGALLEY_TESTS=ON >/dev/null
 	@echo 'galley: building in build/tsan'
-	@cmake --build --preset tsan --parallel $(JOBS) --target threaded -- --quiet | sed '/^ninja: no work to do\.$$/d'
-	@ctest --preset tsan -L '^threaded$$'
-	@$(MAKE) --no-print-directory test-mutants
+	@cmake --build --preset tsan --parallel $(JOBS) --target threaded -- --quiet | sed '/^ninja: no work to do\.$$/d' && \
+	  ctest --preset tsan -L '^threaded$$'; $(call part,ThreadSanitizer,build/tsan)
+	@$(MAKE) --no-print-directory test-mutants; $(call part,make test-mutants)
+	@tests/summary.py --write tests/results/all.md build/all.jsonl
 
 test-mutants:
 	@.ci/setup tests

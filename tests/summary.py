@@ -2,22 +2,35 @@
 """The last lines of `make test`: for which levels of the processor kernels ran, and what was left out, by name. Exit code 1 if something was left out that tests/may_skip.txt
 does not have, or a level or a kernel that this processor could have run.
 
-Usage: tests/summary.py BUILD      the build folder, after ctest
+Usage: tests/summary.py BUILD                          the build folder, after ctest
+       tests/summary.py --add FILE PART CODE [BUILD]   notes for test-all what a part of it did, which ended with this exit code, and whose tests ctest ran in BUILD
+       tests/summary.py --write PAGE FILE              makes a page of what FILE has; exit code 1 if a part failed
 A program of GoogleTest says what it leaves out by GTEST_SKIP, a script by a line "skipped: …" (skip() of galley_test.py), a whole one by exit code 77 and its last line."""
+import datetime
 import fnmatch
+import json
+import os
 import pathlib
+import platform
 import re
+import subprocess
 import sys
 
 tests = pathlib.Path(__file__).resolve().parent
 
 
+def log_of(build):
+    path = pathlib.Path(build) / 'Testing/Temporary/LastTest.log'
+    return path.read_text(errors='replace') if path.exists() else ''
+
+
 def outputs(log):
-    """(test, what it printed, whether ctest says that it was skipped), in the order of the log."""
+    """(test, what it printed, "Passed", "Failed" or "Skipped", seconds), in the order of the log."""
     for part in re.split(r'^\d+/\d+ Testing: ', log, flags=re.M)[1:]:
         name = part.split('\n', 1)[0]
         text = part.split('Output:\n', 1)[-1].split('\n', 1)[-1].split('<end of output>')[0]
-        yield name, text, 'Test Skipped' in part
+        ended, took = re.findall(r'^Test (Passed|Skipped)', part, re.M), re.findall(r'^Test time = +([\d.]+) sec', part, re.M)
+        yield name, text, ended[-1] if ended else 'Failed', float(took[-1]) if took else 0
 
 
 def skips(text, whole):
@@ -52,13 +65,13 @@ def allowed():
     return may, kernels
 
 
-def main():
-    log = (pathlib.Path(sys.argv[1]) / 'Testing/Temporary/LastTest.log').read_text(errors='replace')
+def seen(build):
+    """(the levels that ran, what was left out, what of that nobody allowed)."""
     may, kernel_flags = allowed()
-    wrong, left = [], []
-    for test, text, whole in outputs(log):
+    levels_text, wrong, left = '', [], []
+    for test, text, status, _ in outputs(log_of(build)):
         counts = {}
-        for reason in skips(text, whole):
+        for reason in skips(text, status == 'Skipped'):
             counts[reason] = counts.get(reason, 0) + 1
         for reason, count in counts.items():
             most = max((n for name, n, r in may if name == test and fnmatch.fnmatchcase(reason, r)), default=0)
@@ -73,7 +86,7 @@ def main():
             wrong.append('models: it does not say which levels ran')
             continue
         levels = ran[-1].split(', ')
-        print(f'levels that ran: {ran[-1]}')
+        levels_text = ran[-1]
         for level, needs in (('x86-64-v3', {'avx2', 'fma', 'bmi2'}), ('x86-64-v4', {'avx2', 'fma', 'bmi2', 'avx512f', 'avx512bw', 'avx512dq', 'avx512vl'})):
             if level not in levels:
                 (wrong if needs <= has else left).append(f'models: {level}' + (', which this processor has, did not run' if needs <= has else ': this processor has it not'))
@@ -83,10 +96,51 @@ def main():
                 left.append(f'models: {kernel}: this processor has no {flag}')
             else:
                 wrong.append(f'models: no test ran the kernel {kernel}')
+    return levels_text, left, wrong
+
+
+def show(build):
+    levels, left, wrong = seen(build)
+    if levels:
+        print(f'levels that ran: {levels}')
     print('left out here: ' + ('nothing' if not left else '') + ''.join(f'\n  {x}' for x in left))
     for x in wrong:
         print(f'FAILED: {x}')
     return 1 if wrong else 0
 
 
-sys.exit(main())
+def add(file, part, code, build=None):
+    ran = [(name, status, took) for name, _, status, took in outputs(log_of(build))] if build else []
+    levels, left, _ = seen(build) if build else ('', [], [])
+    with open(file, 'a') as out:
+        out.write(json.dumps(dict(part=part, code=int(code), tests=ran, levels=levels, left=left, ended=datetime.datetime.now().isoformat(timespec='seconds'))) + '\n')
+    return 0
+
+
+def write(page, file):
+    parts = [json.loads(x) for x in pathlib.Path(file).read_text().splitlines()]
+    git = lambda *words: subprocess.run(['git', '-C', tests, *words], capture_output=True, text=True).stdout.strip()
+    changed = git('status', '--porcelain', '--untracked-files=no')
+    model = next((x.split(':', 1)[1].strip() for x in pathlib.Path('/proc/cpuinfo').read_text().splitlines() if x.startswith('model name')), platform.processor())
+    levels = next((x['levels'] for x in parts if x['levels']), 'none')
+    took = datetime.datetime.fromisoformat(parts[-1]['ended']) - datetime.datetime.fromisoformat(parts[0]['ended'])
+    lines = ['# What `make test-all` did when it last ran', '', 'Written by it (`tests/summary.py`).', '', '| | |', '|---|---|', f'| commit | {git("rev-parse", "HEAD")}{", with changes" if changed else ""} |',
+             f'| date | {parts[-1]["ended"][:10]} |', f'| processor | {model}, {os.cpu_count()} processors |', f'| levels | {levels} |',
+             f'| from the end of `make test` on | {took.total_seconds() / 60:.0f} minutes |', '', '| part | passed | failed | skipped | seconds of all tests | exit code |', '|---|---|---|---|---|---|']
+    for x in parts:
+        counts = [sum(status == want for _, status, _ in x['tests']) for want in ('Passed', 'Failed', 'Skipped')]
+        cells = [*counts, round(sum(t for *_, t in x['tests']))] if x['tests'] else ['–'] * 4
+        lines.append(f'| {x["part"]} | {" | ".join(map(str, cells))} | {x["code"]} |')
+    for title, tests_of in (('Failed', lambda x: [name for name, status, _ in x['tests'] if status == 'Failed']), ('Left out', lambda x: x['left'])):
+        names = [f'{x["part"]}: {name}' for x in parts for name in tests_of(x)]
+        lines += ['', f'{title}: ' + ('nothing.' if not names else ''), *([''] if names else []), *(f'- {x}' for x in names)]
+    lines += ['', 'What took longest, seconds:', '']
+    longest = sorted(((t, name, x['part']) for x in parts for name, _, t in x['tests']), reverse=True)[:15]
+    lines += [f'- {name} ({part}): {t:.0f}' for t, name, part in longest]
+    pathlib.Path(page).write_text('\n'.join(lines) + '\n')
+    print(f'galley: {page} has what ran')
+    return 1 if any(x['code'] for x in parts) else 0
+
+
+commands = {'--add': add, '--write': write}
+sys.exit(commands[sys.argv[1]](*sys.argv[2:]) if sys.argv[1:2] and sys.argv[1] in commands else show(*sys.argv[1:]))
