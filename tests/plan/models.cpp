@@ -159,7 +159,7 @@ Program Builder::run() {
   p.corpus = tensor("corpus", {0}, GALLEY_U8, Owner::Data, Life::Run);
   p.staging = tensor("staging", {1 << 16}, GALLEY_U8, Owner::Data, Life::Run);
   p.sample_position = tensor("sample_position", {1}, GALLEY_I32, Owner::Data, Life::Run);
-  p.sample_logits = tensor("sample_logits", {1, s.vocabulary}, GALLEY_F32, Owner::Data, Life::Segment);
+  if (s.samples) p.sample_logits = tensor("sample_logits", {1, s.vocabulary}, GALLEY_F32, Owner::Data, Life::Segment);
 
   weight("embed.weight", {s.vocabulary, s.width});
   for (int64_t l = 0; l < s.layers; ++l) {
