@@ -159,7 +159,7 @@ enum class Fit : uint8_t { First, Best };
 class Packer {
  public:
   explicit Packer(std::span<const Block> blocks);
-  Packing run();
+  BlockOffsets run();
 
  private:
   using Order = std::vector<int32_t>;
@@ -177,7 +177,7 @@ class Packer {
   std::vector<bool> at_peak_;
   Occupancy& occupancy_;
   std::vector<int64_t> trial_;  ///< offsets of the placement under way
-  Packing result_;
+  BlockOffsets result_;
   size_t count_;
 };
 
@@ -291,7 +291,7 @@ void Packer::improve(By by, int64_t step, int rounds) {
   }
 }
 
-Packing Packer::run() {
+BlockOffsets Packer::run() {
   if (blocks_.empty()) {
     result_.offsets.assign(count_, 0);
     return std::move(result_);
@@ -326,6 +326,6 @@ Packing Packer::run() {
 
 }  // namespace
 
-Packing pack(std::span<const Block> blocks) { return Packer(blocks).run(); }
+BlockOffsets pack(std::span<const Block> blocks) { return Packer(blocks).run(); }
 
 }  // namespace galley

@@ -14,7 +14,7 @@ struct Block {
   int32_t last = 0;
 };
 
-struct Packing {
+struct BlockOffsets {
   std::vector<int64_t> offsets;  ///< one a block; sums of blocks' sizes, so aligned when all sizes are
   int64_t peak = 0;              ///< bytes
   int64_t lower_bound = 0;       ///< largest sum of live bytes over all moments
@@ -23,6 +23,6 @@ struct Packing {
 
 /// Ties go to the block that comes first; the same blocks give the same offsets on any machine. Blocks of no bytes lie at 0. [plan-time]
 /// Pure.
-Packing pack(std::span<const Block> blocks);
+BlockOffsets pack(std::span<const Block> blocks);
 
 }  // namespace galley

@@ -34,7 +34,7 @@ void place_class(const Outline& program, const Target& target, const std::vector
       blocks.push_back({bytes, lives[t].first, lives[t].last});
     }
   }
-  const Packing packing = pack(blocks);
+  const BlockOffsets packing = pack(blocks);
   for (size_t i = 0; i < others.size(); ++i)
     if (blocks[i].bytes > 0) placements[others[i]].offset = bottom + packing.offsets[i];
   plan.planned = bottom + packing.peak;

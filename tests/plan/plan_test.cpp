@@ -209,7 +209,7 @@ TEST(Pack, RandomBlocks) {
       const uint64_t longest = random() % 4 ? 8 : moments;
       b.last = b.first + static_cast<int32_t>(random() % longest);
     }
-    const Packing packing = pack(blocks);
+    const BlockOffsets packing = pack(blocks);
     ASSERT_EQ(packing.offsets.size(), blocks.size());
     int64_t peak = 0;
     for (size_t i = 0; i < blocks.size(); ++i) {
@@ -240,7 +240,7 @@ TEST(Pack, RandomBlocks) {
 TEST(Pack, NothingAndEmptyBlocks) {
   EXPECT_EQ(pack({}).peak, 0);
   const std::vector<Block> blocks = {{0, 0, 5}, {64, 1, 2}, {0, 1, 1}, {64, 3, 3}};
-  const Packing packing = pack(blocks);
+  const BlockOffsets packing = pack(blocks);
   EXPECT_EQ(packing.peak, 64);
   EXPECT_EQ(packing.offsets, (std::vector<int64_t>{0, 0, 0, 0}));
 }

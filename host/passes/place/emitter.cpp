@@ -45,7 +45,7 @@ Operand Emitter::operand(const Ref& ref, const galley_operand_rule* rule) {
   return out;
 }
 
-Status Emitter::inputs(const Item& item, const Piece& piece, Instruction* i, std::vector<StagedInput>* staged) {
+Status Emitter::inputs(const Item& item, const TensorPiece& piece, Instruction* i, std::vector<StagedInput>* staged) {
   for (size_t k = 0; k < item.inputs.size(); ++k) {
     const Ref& r = item.inputs[k];
     if (!r.tensor) {
@@ -54,7 +54,7 @@ Status Emitter::inputs(const Item& item, const Piece& piece, Instruction* i, std
     }
     const galley_operand_rule* rule = input_rule(item.node->op, k);
     const bool inout = updates_input(item.node->op, k);
-    const Piece mine = piece.of(rule);
+    const TensorPiece mine = piece.of(rule);
     if (!homes_.plain(r.tensor)) {
       staged->push_back({k, r.tensor, inout, mine, TRY(staging_.bring(r.tensor, mine, Staging::For::Reading))});
       i->inputs.emplace_back();
@@ -65,7 +65,7 @@ Status Emitter::inputs(const Item& item, const Piece& piece, Instruction* i, std
   return ok();
 }
 
-Status Emitter::outputs(const Item& item, const Piece& piece, Instruction* i) {
+Status Emitter::outputs(const Item& item, const TensorPiece& piece, Instruction* i) {
   const GraphNode& node = *item.node;
   for (size_t k = 0; k < item.outputs.size(); ++k) {
     const Ref& r = item.outputs[k];
@@ -76,7 +76,7 @@ Status Emitter::outputs(const Item& item, const Piece& piece, Instruction* i) {
     const galley_operand_rule* rule = output_rule(node.op, k);
     const GraphTensor& t = homes_.tensors()[r.tensor];
     const bool adds = chosen(item.accumulate, k);
-    const Piece mine = piece.of(rule);
+    const TensorPiece mine = piece.of(rule);
     Operand o = t.storage.placement.empty() ? mine.of(operand(r, rule)) : TRY(gradient_here(t.id, mine, adds));
     o.access = o.later = adds ? GALLEY_ACCUMULATE : GALLEY_WRITE;
     if (t.kind == GALLEY_KIND_GRADIENT && code_.kind() == SegmentKind::Micro && c_.program.micro_batches > 1) o.later = GALLEY_ACCUMULATE;
@@ -87,18 +87,18 @@ Status Emitter::outputs(const Item& item, const Piece& piece, Instruction* i) {
   return ok();
 }
 
-Result<Operand> Emitter::gradient_here(galley_tensor t, const Piece& piece, bool adds) {
+Result<Operand> Emitter::gradient_here(galley_tensor t, const TensorPiece& piece, bool adds) {
   if (accumulators_) return accumulators_->here(t);
   return TRY(staging_.bring(t, piece, adds ? Staging::For::Reading : Staging::For::Writing)).front();
 }
 
-Status Emitter::put_gradient_back(galley_tensor t, const Piece& piece, const Operand& here) {
+Status Emitter::put_gradient_back(galley_tensor t, const TensorPiece& piece, const Operand& here) {
   if (!accumulators_) return staging_.put_back(t, piece, {here});
   accumulators_->written(t);
   return ok();
 }
 
-Status Emitter::emit(const Item& item, const Piece& piece, Instruction i) {
+Status Emitter::emit(const Item& item, const TensorPiece& piece, Instruction i) {
   std::vector<StagedInput> staged;
   TRY_STATUS(inputs(item, piece, &i, &staged));
   TRY_STATUS(outputs(item, piece, &i));
@@ -168,7 +168,7 @@ Status Emitter::item(const Item& item) {
   const Pieces pieces = TRY(pieces_of(c_, homes_, item));
   if (!pieces.numbers) return emit(item, {}, std::move(i));
   for (int64_t first = 0; first < pieces.all; first += pieces.numbers) {
-    const Piece piece = {first, std::min(pieces.numbers, pieces.all - first), pieces.rows};
+    const TensorPiece piece = {first, std::min(pieces.numbers, pieces.all - first), pieces.rows};
     Instruction of_piece = i;
     of_piece.flops *= static_cast<double>(piece.count) / static_cast<double>(pieces.all);
     TRY_STATUS(emit(item, piece, std::move(of_piece)));

@@ -38,15 +38,15 @@ class Emitter {
  private:
   Homes::Place place(galley_tensor t);
   Operand operand(const Ref& ref, const galley_operand_rule* rule);
-  Status inputs(const Item& item, const Piece& piece, Instruction* instruction, std::vector<StagedInput>* staged);
-  Status outputs(const Item& item, const Piece& piece, Instruction* instruction);
+  Status inputs(const Item& item, const TensorPiece& piece, Instruction* instruction, std::vector<StagedInput>* staged);
+  Status outputs(const Item& item, const TensorPiece& piece, Instruction* instruction);
   /// Where a node writes a gradient that lies where nothing computes.
-  Result<Operand> gradient_here(galley_tensor t, const Piece& piece, bool adds);
-  Status put_gradient_back(galley_tensor t, const Piece& piece, const Operand& here);
+  Result<Operand> gradient_here(galley_tensor t, const TensorPiece& piece, bool adds);
+  Status put_gradient_back(galley_tensor t, const TensorPiece& piece, const Operand& here);
   /// The copies of what a node has written in place.
   Status make_copies(const GraphNode& node, const StagedInput& written, const Operand& numbers);
   /// `instruction` has all but its operands.
-  Status emit(const Item& item, const Piece& piece, Instruction instruction);
+  Status emit(const Item& item, const TensorPiece& piece, Instruction instruction);
 
   Compilation& c_;
   const Homes& homes_;

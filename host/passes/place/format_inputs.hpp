@@ -10,7 +10,7 @@ struct StagedInput {
   size_t input;
   galley_tensor tensor;
   bool updated;  ///< the node writes it in place
-  Piece piece;
+  TensorPiece piece;
   std::vector<Operand> components;  ///< where kernels compute
 };
 

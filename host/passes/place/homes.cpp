@@ -27,16 +27,18 @@ Owner owner_of_tensor(const Graph& graph, const GraphTensor& t) {
 
 }  // namespace
 
-Shape Piece::shape(const Shape& whole) const {
+Shape TensorPiece::shape(const Shape& whole) const {
   if (all()) return whole;
   return rows ? Shape{count / whole.back(), whole.back()} : Shape{count};
 }
 
-int64_t Piece::first_row(const Shape& whole) const { return rows ? first / whole.back() : first; }
+int64_t TensorPiece::first_row(const Shape& whole) const { return rows ? first / whole.back() : first; }
 
-Piece Piece::of(const galley_operand_rule* rule) const { return rule && rule->role == GALLEY_ROLE_ROWS ? *this : Piece(); }
+TensorPiece TensorPiece::of(const galley_operand_rule* rule) const {
+  return rule && rule->role == GALLEY_ROLE_ROWS ? *this : TensorPiece();
+}
 
-Operand Piece::of(Operand operand) const {
+Operand TensorPiece::of(Operand operand) const {
   if (all()) return operand;
   operand.offset += first * galley_dtype_bytes(operand.dtype);
   operand.shape = shape(operand.shape);
@@ -102,7 +104,7 @@ Operand Homes::operand(galley_tensor id, Place at) const {
   return out;
 }
 
-Result<std::vector<Operand>> Homes::operands(galley_tensor id, const Piece& piece) const {
+Result<std::vector<Operand>> Homes::operands(galley_tensor id, const TensorPiece& piece) const {
   const GraphTensor& of = tensors_[base(id)];
   std::vector<Operand> out;
   for (const TensorId c : components(of.id)) out.push_back(all_of(c_.program.tensors, c));

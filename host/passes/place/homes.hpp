@@ -12,7 +12,7 @@
 namespace galley {
 
 /// A range of a tensor's numbers, as rows or as a list: those that one part of a split update is about. By default all of them.
-struct Piece {
+struct TensorPiece {
   int64_t first = 0, count = -1;  ///< all numbers if the count is negative
   bool rows = false;
 
@@ -20,7 +20,7 @@ struct Piece {
   Shape shape(const Shape& whole) const;
   int64_t first_row(const Shape& whole) const;  ///< the first number, if the piece is a list
   /// What an operand with this rule has of the piece: where it does not go by rows, all of it.
-  Piece of(const galley_operand_rule* rule) const;
+  TensorPiece of(const galley_operand_rule* rule) const;
   /// This range of an operand that is all of a tensor.
   Operand of(Operand operand) const;
 };
@@ -56,7 +56,7 @@ class Homes {
   /// All of its numbers, as they begin at a place.
   Operand operand(galley_tensor t, Place at) const;
   /// Its components, or those elements of them that stand for a piece of its numbers.
-  Result<std::vector<Operand>> operands(galley_tensor t, const Piece& piece) const;
+  Result<std::vector<Operand>> operands(galley_tensor t, const TensorPiece& piece) const;
   /// A step scalar in the buffer that the host reads at the end of a segment.
   Operand in_readback(galley_tensor t) const;
 

@@ -48,7 +48,7 @@ Result<bool> splits(Compilation& c, const GraphTensor& of, int64_t numbers, bool
   for (const int64_t count : {of.count(), numbers, of.count() % numbers}) {
     if (!count) continue;
     const std::vector<Component> piece =
-        TRY(components_of(c.plugins, of, count == of.count() ? of.shape : Piece{0, count, rows}.shape(of.shape)));
+        TRY(components_of(c.plugins, of, count == of.count() ? of.shape : TensorPiece{0, count, rows}.shape(of.shape)));
     if (piece.size() != whole.size()) return false;
     for (size_t k = 0; k < piece.size(); ++k) {
       const int64_t each = whole[k].numbers;

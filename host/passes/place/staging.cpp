@@ -6,7 +6,7 @@
 
 namespace galley {
 
-Result<std::vector<Operand>> Staging::bring(galley_tensor id, const Piece& piece, For what) {
+Result<std::vector<Operand>> Staging::bring(galley_tensor id, const TensorPiece& piece, For what) {
   std::vector<Operand> components = TRY(homes_.operands(id, piece));
   for (Operand& component : components) {
     if (code_.tensor(component.tensor).memory == 0) continue;
@@ -27,7 +27,7 @@ Status Staging::format_op(const GraphTensor& t, const char* op_name, const std::
                       "the format's components and the shape rules of its ops have to say the same");
 }
 
-Result<Operand> Staging::numbers(galley_tensor id, const Piece& piece, const std::vector<Operand>& components, For what) {
+Result<Operand> Staging::numbers(galley_tensor id, const TensorPiece& piece, const std::vector<Operand>& components, For what) {
   const GraphTensor &t = homes_.tensors()[id], &of = homes_.tensors()[homes_.base(id)];
   if (!homes_.unpacks(id)) return components[t.storage.component.value_or(0)];
   const Operand out = code_.temporary((of.storage.format.empty() ? "cast " : "unpacked ") + of.name, t.dtype, piece.shape(t.shape), of.use);
@@ -58,7 +58,7 @@ Result<Operand> Staging::read(galley_tensor id) {
   return numbers(id, {}, components, For::Reading);
 }
 
-Status Staging::pack(galley_tensor id, const Piece& piece, const Operand& numbers, const std::vector<Operand>& components) {
+Status Staging::pack(galley_tensor id, const TensorPiece& piece, const Operand& numbers, const std::vector<Operand>& components) {
   const GraphTensor& t = homes_.tensors()[id];
   if (!homes_.unpacks(id)) return ok();
   const std::string name = "pack " + t.name;
@@ -85,7 +85,7 @@ Status Staging::pack(galley_tensor id, const Piece& piece, const Operand& number
   return ok();
 }
 
-Status Staging::put_back(galley_tensor id, const Piece& piece, const std::vector<Operand>& components) {
+Status Staging::put_back(galley_tensor id, const TensorPiece& piece, const std::vector<Operand>& components) {
   const std::vector<Operand> to = TRY(homes_.operands(id, piece));
   for (size_t i = 0; i < to.size(); ++i)
     if (code_.tensor(to[i].tensor).memory != 0) code_.copy(components[i], to[i]);

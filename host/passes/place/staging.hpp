@@ -13,15 +13,15 @@ class Staging {
   /// For which of the two an operand is brought: only what is read has to hold the home's bytes.
   enum class For : uint8_t { Reading, Writing };
   /// A tensor's components where kernels compute: their homes, or copies in memory of this segment.
-  Result<std::vector<Operand>> bring(galley_tensor t, const Piece& piece, For what);
+  Result<std::vector<Operand>> bring(galley_tensor t, const TensorPiece& piece, For what);
   /// An operand that holds the tensor's numbers in its own dtype, by its components where kernels compute.
-  Result<Operand> numbers(galley_tensor t, const Piece& piece, const std::vector<Operand>& components, For what);
+  Result<Operand> numbers(galley_tensor t, const TensorPiece& piece, const std::vector<Operand>& components, For what);
   /// Both, of a whole tensor that is read.
   Result<Operand> read(galley_tensor t);
   /// Puts numbers into components that lie where kernels compute.
-  Status pack(galley_tensor t, const Piece& piece, const Operand& numbers, const std::vector<Operand>& components);
+  Status pack(galley_tensor t, const TensorPiece& piece, const Operand& numbers, const std::vector<Operand>& components);
   /// Copies components back to where they are at home.
-  Status put_back(galley_tensor t, const Piece& piece, const std::vector<Operand>& components);
+  Status put_back(galley_tensor t, const TensorPiece& piece, const std::vector<Operand>& components);
 
  private:
   /// The op of a tensor's format that packs or unpacks it.
