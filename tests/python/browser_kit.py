@@ -15,6 +15,17 @@ def chromium():
     return next((path for name in ('chromium', 'chromium-browser', 'google-chrome') if (path := shutil.which(name))), None)
 
 
+def no_browser():
+    """Why there is none; '' where there is."""
+    if not chromium():
+        return 'chromium is not installed'
+    try:
+        with Browser():
+            return ''
+    except (OSError, RuntimeError) as problem:
+        return f'chromium does not start here ({problem})'
+
+
 class Browser:
     """One page at a time. `with Browser() as b: b.open(path, 1280, 900); b.run('1 + 1')`."""
 

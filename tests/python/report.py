@@ -12,7 +12,7 @@ import re
 import shutil
 import time
 
-from browser_kit import Browser, chromium
+from browser_kit import Browser, no_browser
 from galley_test import check, every, finish, fresh_folder, lua, program, run, skip, source, together
 
 fresh_folder()
@@ -672,8 +672,8 @@ def in_browser():
             print(f'{path}: {count} rectangles, drawn after {measured["load_ms"]:.0f} ms, {measured["frames_per_second"]:.0f} frames/s, {measured["frame_ms_median"]:.1f} ms a frame')
 
 
-if chromium():
-    in_browser()
+if why := no_browser():
+    skip('what pages do in a browser', why)
 else:
-    skip('what pages do in a browser', 'chromium is not installed')
+    in_browser()
 finish()
