@@ -11,6 +11,8 @@ import sys
 import time
 import traceback
 
+from galley_test import every, skip  # noqa: F401: for those that import all of this
+
 GALLEY = os.environ["GALLEY"]
 SOURCE = os.environ["GALLEY_SOURCE"]
 TEST_PLUGINS = os.path.join(os.environ["GALLEY_BINARY"], "tests", "plugins")
@@ -241,17 +243,6 @@ CASES = []
 def case(function):
     CASES.append(function)
     return function
-
-
-def every(items):
-    """all() that does not hold of nothing."""
-    items = list(items)
-    return bool(items) and all(items)
-
-
-def skip(what, why):
-    """What this machine cannot do. tests/may_skip.txt has to have it."""
-    print("skipped: %s: %s" % (what, why), flush=True)
 
 
 def run_all(names):
