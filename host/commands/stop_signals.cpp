@@ -55,8 +55,9 @@ void answer(int signal) {
 
 void on_signal(int signal) {
   const int error = errno;
-  if (!asked_to_stop && (signal == SIGINT || signal == SIGTERM)) answer(signal);
-  asked_to_stop = 1;
+  const bool first = !asked_to_stop;
+  asked_to_stop = 1;  // before the answer: on another thread, steps go on meanwhile
+  if (first && (signal == SIGINT || signal == SIGTERM)) answer(signal);
   if (signal == SIGINT || signal == SIGTERM) {
     const int now = milliseconds();
     if (first_time == 0) {
