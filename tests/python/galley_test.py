@@ -1,5 +1,6 @@
 """What the tests in Python share: the program and what it leaves behind, safetensors, checks. The standard library only."""
 import array
+import fnmatch
 import json
 import math
 import os
@@ -8,6 +9,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import traceback
 
 program = os.environ['GALLEY']
 source = pathlib.Path(os.environ['GALLEY_SOURCE'])
@@ -18,6 +20,8 @@ fixtures = source / 'tests' / 'fixtures'
 
 _checks = 0
 _failures = []
+_case = ''  # that runs
+_made = {}  # {name: what it runs}
 
 
 def check(holds, text):
@@ -26,8 +30,27 @@ def check(holds, text):
     _checks += 1
     if not holds:
         _failures.append(text)
-        print(f'FAILED: {text}', flush=True)
+        print(f'FAILED: {_case and _case + ": "}{text}', flush=True)
     return holds
+
+
+def case(function):
+    """A part of a test that needs no other part. `SCRIPT NAME …` runs those that are named; finish() runs them all, and one that ends by an error ends only itself."""
+    assert function.__name__ not in _made, function.__name__
+    _made[function.__name__] = function
+    return function
+
+
+def cases(items):
+    """A case for each item, called `function(item)`, or `function(key, value)` of a dict."""
+    def make(function):
+        for item in items:
+            arguments = (item, items[item]) if isinstance(items, dict) else (item,)
+            name = f'{function.__name__}:{item}'
+            assert name not in _made, name
+            _made[name] = lambda arguments=arguments: function(*arguments)
+        return function
+    return make
 
 
 def every(items):
@@ -60,9 +83,34 @@ def skip(what, why):
     print(f'skipped: {what}: {why}', flush=True)
 
 
+def _run_cases():
+    global _case
+    wanted = [x for x in sys.argv[1:] if _made and not x.startswith('-')]
+    for name in wanted:
+        if not any(fnmatch.fnmatchcase(x, name) for x in _made):
+            sys.exit(f'there is no case {name}; there are: {", ".join(_made)}')
+    home = os.getcwd()
+    for name, run_it in _made.items():
+        if wanted and not any(fnmatch.fnmatchcase(name, x) for x in wanted):
+            continue
+        _case, before = name, _checks
+        try:
+            run_it()
+        except SystemExit as ended:
+            check(False, str(ended))
+        except Exception:
+            check(False, traceback.format_exc())
+        check(_checks > before, 'it checked nothing')
+        _case = ''
+        os.chdir(home)
+
+
 def finish():
-    """Ends the test. One without any check has failed."""
+    """Runs the cases, where there are some, and ends the test. One without any check has failed."""
+    _run_cases()
     print(f'{_checks} checks, {len(_failures)} failed')
+    if _failures and _made:
+        print(f'one case alone: {sys.argv[0]} CASE')
     sys.exit(1 if _failures or not _checks else 0)
 
 
