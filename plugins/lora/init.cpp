@@ -41,8 +41,6 @@ void principal_reference(const Node& node) {
   else begin(node, w, node.write<double>(0), node.write<double>(1));
 }
 
-constexpr uint32_t F = GALLEY_F32;
-
 Op lora_principal("lora_principal", "B (N, rank), A (rank, K): the principal part of W, or of W − less, (N, K) or transposed (K, N)");
 const bool principal_added =
     add(lora_principal.input("w", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT | GALLEY_OPERAND_ANY_DTYPE)
@@ -57,19 +55,19 @@ const bool principal_added =
             .attr("stream", GALLEY_ATTR_STRING, 0, "keys the random numbers of the fast one; without it, the node's name does")
             .infer<principal_shape>()
             .reference<principal_reference>()
-            .test("svd", {{F, {13, 9}}, {0, {}}}, Attrs().i("rank", 3).f("scale", 2))
-            .test("svd transposed", {{F, {9, 33}}, {0, {}}}, Attrs().i("rank", 2).i("transposed", 1))
-            .test("svd wide", {{F, {40, 200}}, {0, {}}}, Attrs().i("rank", 5))
-            .test("all of it", {{F, {7, 5}}, {0, {}}}, Attrs().i("rank", 5))
-            .test("all of a wide one", {{F, {7, 16}}, {0, {}}}, Attrs().i("rank", 7).f("scale", 3))
-            .test("all of a square one", {{F, {9, 9}}, {0, {}}}, Attrs().i("rank", 9))
-            .test("more vectors than a wide one has rows", {{F, {40, 90}}, {0, {}}}, Attrs().i("rank", 20))
-            .test("more than one transposed has", {{F, {90, 40}}, {0, {}}}, Attrs().i("rank", 20).i("transposed", 1))
-            .test("qr", {{F, {13, 9}}, {0, {}}}, Attrs().i("rank", 4).s("how", "qr"))
-            .test("qr transposed", {{F, {33, 70}}, {0, {}}}, Attrs().i("rank", 4).s("how", "qr").i("transposed", 1))
-            .test("a rest", {{F, {13, 9}}, {F, {13, 9}, -.3, .3}}, Attrs().i("rank", 3).f("scale", 2))
-            .test("a rest, transposed", {{F, {33, 70}}, {F, {33, 70}}}, Attrs().i("rank", 4).i("transposed", 1))
-            .test("fast", {{F, {40, 60}}, {0, {}}}, Attrs().i("rank", 4).i("iterations", 4)));
+            .test("svd", {{GALLEY_F32, {13, 9}}, {0, {}}}, Attrs().i("rank", 3).f("scale", 2))
+            .test("svd transposed", {{GALLEY_F32, {9, 33}}, {0, {}}}, Attrs().i("rank", 2).i("transposed", 1))
+            .test("svd wide", {{GALLEY_F32, {40, 200}}, {0, {}}}, Attrs().i("rank", 5))
+            .test("all of it", {{GALLEY_F32, {7, 5}}, {0, {}}}, Attrs().i("rank", 5))
+            .test("all of a wide one", {{GALLEY_F32, {7, 16}}, {0, {}}}, Attrs().i("rank", 7).f("scale", 3))
+            .test("all of a square one", {{GALLEY_F32, {9, 9}}, {0, {}}}, Attrs().i("rank", 9))
+            .test("more vectors than a wide one has rows", {{GALLEY_F32, {40, 90}}, {0, {}}}, Attrs().i("rank", 20))
+            .test("more than one transposed has", {{GALLEY_F32, {90, 40}}, {0, {}}}, Attrs().i("rank", 20).i("transposed", 1))
+            .test("qr", {{GALLEY_F32, {13, 9}}, {0, {}}}, Attrs().i("rank", 4).s("how", "qr"))
+            .test("qr transposed", {{GALLEY_F32, {33, 70}}, {0, {}}}, Attrs().i("rank", 4).s("how", "qr").i("transposed", 1))
+            .test("a rest", {{GALLEY_F32, {13, 9}}, {GALLEY_F32, {13, 9}, -.3, .3}}, Attrs().i("rank", 3).f("scale", 2))
+            .test("a rest, transposed", {{GALLEY_F32, {33, 70}}, {GALLEY_F32, {33, 70}}}, Attrs().i("rank", 4).i("transposed", 1))
+            .test("fast", {{GALLEY_F32, {40, 60}}, {0, {}}}, Attrs().i("rank", 4).i("iterations", 4)));
 
 // ---- What is saved ---------------------------------------------------------------------------------------------------------------------
 
@@ -96,14 +94,15 @@ void both_reference(const Node& node) {
 }
 
 Op lora_both("lora_both", "a and factor · b below each other, or beside each other");
-const bool both_added = add(lora_both.input("a", GALLEY_ROLE_WHOLE)
-                                .input("b", GALLEY_ROLE_WHOLE)
-                                .output("y", GALLEY_ROLE_WHOLE)
-                                .integer("columns", 0, "1: beside each other")
-                                .number("factor", 1, "of b")
-                                .infer<both_shape>()
-                                .reference<both_reference>()
-                                .test("rows", {{F, {3, 35}}, {F, {5, 35}}})
-                                .test("columns", {{F, {130, 3}}, {F, {130, 4}}}, Attrs().i("columns", 1).f("factor", -1)));
+const bool both_added =
+    add(lora_both.input("a", GALLEY_ROLE_WHOLE)
+            .input("b", GALLEY_ROLE_WHOLE)
+            .output("y", GALLEY_ROLE_WHOLE)
+            .integer("columns", 0, "1: beside each other")
+            .number("factor", 1, "of b")
+            .infer<both_shape>()
+            .reference<both_reference>()
+            .test("rows", {{GALLEY_F32, {3, 35}}, {GALLEY_F32, {5, 35}}})
+            .test("columns", {{GALLEY_F32, {130, 3}}, {GALLEY_F32, {130, 4}}}, Attrs().i("columns", 1).f("factor", -1)));
 
 }  // namespace

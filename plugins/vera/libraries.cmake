@@ -1,1 +1,1 @@
-include(${PROJECT_SOURCE_DIR}/plugins/peft/sources.cmake)
+include(${PROJECT_SOURCE_DIR}/plugins/peft/library.cmake)
