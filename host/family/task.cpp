@@ -2,41 +2,39 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
 #include <optional>
 
+#include "host/base/file.hpp"
 #include "host/base/nearest.hpp"
 
 namespace galley {
 namespace {
 
-/// Which family knows which model_type, by the folder of families: read once, as the files are those of the program.
-struct KnownTypes {
-  std::vector<std::string> all;  // in the order of the files
-  std::map<std::string, std::filesystem::path> files;
-};
-Result<KnownTypes> known_types(const FamilyFolders& folders) {
-  static std::mutex mutex;
-  static std::map<std::filesystem::path, KnownTypes> by_folder;
-  const std::lock_guard lock(mutex);
-  if (const auto found = by_folder.find(folders.families); found != by_folder.end()) return found->second;
-  KnownTypes out;
-  for (const auto& file : TRY(family_files(folders)))
-    for (const std::string& type : TRY(open_family(file, folders)).model_types) {
-      out.files.emplace(type, file);
-      out.all.push_back(type);
-    }
-  return by_folder[folders.families] = std::move(out);
+/// The files of families, those first whose text has the model_type: the others are opened only where none of these has it.
+Result<std::vector<std::filesystem::path>> likely_first(const std::string& model_type, const FamilyFolders& folders) {
+  std::vector<std::filesystem::path> files = TRY(family_files(folders));
+  const auto names_it = [&](const std::filesystem::path& file) {
+    const Result<std::string> text = read_text(file);  // what cannot be read is said when it is opened
+    return text && text->find('"' + model_type + '"') != std::string::npos;
+  };
+  std::ranges::stable_partition(files, names_it);
+  return files;
 }
 
 }  // namespace
 
 Result<Family> find_family(const std::string& model_type, const FamilyFolders& folders, const std::string& origin) {
-  const KnownTypes known = TRY(known_types(folders));
-  if (const auto found = known.files.find(model_type); found != known.files.end()) return open_family(found->second, folders);
+  std::map<std::filesystem::path, std::vector<std::string>> known;  // in the order of the files
+  for (const auto& file : TRY(likely_first(model_type, folders))) {
+    Family family = TRY(open_family(file, folders));
+    if (std::ranges::find(family.model_types, model_type) != family.model_types.end()) return family;
+    known[file] = std::move(family.model_types);
+  }
+  std::vector<std::string> all;
+  for (const auto& [file, types] : known) all.insert(all.end(), types.begin(), types.end());
   std::string list;
-  for (const std::string& k : known.all) list += (list.empty() ? "" : ", ") + k;
-  const std::string guess = did_you_mean(model_type, known.all);
+  for (const std::string& k : all) list += (list.empty() ? "" : ", ") + k;
+  const std::string guess = did_you_mean(model_type, all);
   return recipe_error(origin + ": no family for model_type '" + model_type + "'", (guess.empty() ? "" : guess + " ") + "known: " + list);
 }
 
