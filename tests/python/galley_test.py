@@ -66,6 +66,14 @@ def together(*lists):
     return list(zip(*lists))
 
 
+def turn(parts):
+    """Which of `parts` the tests run with this commit: another one with each, so that all have their turn. None: all of them, as `make test-all` asks by GALLEY_TEST_ALL."""
+    if 'GALLEY_TEST_ALL' in os.environ:
+        return None
+    r = subprocess.run(['git', '-C', source, 'rev-parse', 'HEAD'], capture_output=True, text=True)
+    return int(r.stdout.strip() if r.returncode == 0 else '0', 16) % parts  # an archive has no commit
+
+
 # "k/n": of what takes long, every n-th case from the k-th on (tests/python/slices.py).
 sliced = [int(x) for x in os.environ.get('GALLEY_SLICE', '').split('/') if x]
 _cases = 0

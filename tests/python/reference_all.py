@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 # label: all
 """Every pair of strategies, and every triple with amp and lora, against the references of their ops, in each dtype and on models of each family; seeds; devices whose
-memory the host cannot touch. `reference_all.py --devices` has only these."""
+memory the host cannot touch; all of reference.py. `reference_all.py --devices` has only the devices."""
+import os
+import pathlib
+import subprocess
 import sys
 
-from galley_test import finish, fresh_folder, in_slice, use
+from galley_test import check, finish, fresh_folder, in_slice, sliced, use
 
 fresh_folder()
 from reference_kit import (all_at_once, computes, discrete, dropout, everything, gpu, models, on, optimizers, pairs, planned, rests, table)  # noqa: E402
@@ -53,4 +56,7 @@ for device in (on('cpu', 'bf16-storage'), on('discrete', 'discrete', 'bf16-stora
     for family in ('gpt2', 'llama'):
         everything(['adamw', 'clip'], family, 'fp32', uses=[brain], **{**device, 'where': f'brain-{device["where"]}'})
 table()
+if not sliced:
+    r = subprocess.run([pathlib.Path(__file__).with_name('reference.py')], capture_output=True, text=True, env=dict(os.environ, GALLEY_TEST_ALL='1'))
+    check(r.returncode == 0, f'reference.py: {r.stdout[-4000:]}{r.stderr[-2000:]}')
 finish()
