@@ -16,6 +16,8 @@ import re
 import subprocess
 import sys
 
+import kernels_seen
+
 tests = pathlib.Path(__file__).resolve().parent
 
 
@@ -104,6 +106,8 @@ def show(build):
     if levels:
         print(f'levels that ran: {levels}')
     print('left out here: ' + ('nothing' if not left else '') + ''.join(f'\n  {x}' for x in left))
+    for line in kernels_seen.told(levels.split(', ')) if levels else ():
+        print(line)
     for x in wrong:
         print(f'FAILED: {x}')
     return 1 if wrong else 0
@@ -123,6 +127,9 @@ def write(page, file):
     changed = git('status', '--porcelain', '--untracked-files=no')
     model = next((x.split(':', 1)[1].strip() for x in pathlib.Path('/proc/cpuinfo').read_text().splitlines() if x.startswith('model name')), platform.processor())
     levels = next((x['levels'] for x in parts if x['levels']), 'none')
+    for level in levels.split(', ') if parts[0]['code'] == 0 else ():
+        if level in kernels_seen.LEVELS:
+            kernels_seen.note(level)
     took = datetime.datetime.fromisoformat(parts[-1]['ended']) - datetime.datetime.fromisoformat(parts[0]['ended'])
     lines = ['# What `make test-all` did when it last ran', '', 'Written by it (`tests/summary.py`).', '', '| | |', '|---|---|', f'| commit | {git("rev-parse", "HEAD")}{", with changes" if changed else ""} |',
              f'| date | {parts[-1]["ended"][:10]} |', f'| processor | {model}, {os.cpu_count()} processors |', f'| levels | {levels} |',
