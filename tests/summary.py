@@ -21,18 +21,17 @@ import kernels_seen
 tests = pathlib.Path(__file__).resolve().parent
 
 
-def log_of(build):
-    path = pathlib.Path(build) / 'Testing/Temporary/LastTest.log'
-    return path.read_text(errors='replace') if path.exists() else ''
-
-
-def outputs(log):
-    """(test, what it printed, "Passed", "Failed" or "Skipped", seconds), in the order of the log."""
-    for part in re.split(r'^\d+/\d+ Testing: ', log, flags=re.M)[1:]:
+def outputs(build):
+    """(test, what it printed, "Passed", "Failed" or "Skipped", seconds), in the order of the log. ctest calls a test passed there that ended with exit code 77, and keeps the
+    names of such tests in a file of its own, which it writes only where there are some: the Makefile removes both before each run."""
+    folder = pathlib.Path(build) / 'Testing/Temporary'
+    log, others = folder / 'LastTest.log', folder / 'LastTestsDisabled.log'
+    skipped = {line.split(':', 1)[1] for line in others.read_text().splitlines() if ':' in line} if others.exists() else set()
+    for part in re.split(r'^\d+/\d+ Testing: ', log.read_text(errors='replace') if log.exists() else '', flags=re.M)[1:]:
         name = part.split('\n', 1)[0]
         text = part.split('Output:\n', 1)[-1].split('\n', 1)[-1].split('<end of output>')[0]
-        ended, took = re.findall(r'^Test (Passed|Skipped)', part, re.M), re.findall(r'^Test time = +([\d.]+) sec', part, re.M)
-        yield name, text, ended[-1] if ended else 'Failed', float(took[-1]) if took else 0
+        passed, took = re.search(r'^Test Passed', part, re.M), re.findall(r'^Test time = +([\d.]+) sec', part, re.M)
+        yield name, text, 'Skipped' if name in skipped else 'Passed' if passed else 'Failed', float(took[-1]) if took else 0
 
 
 def skips(text, whole):
@@ -71,7 +70,7 @@ def seen(build):
     """(the levels that ran, what was left out, what of that nobody allowed)."""
     may, kernel_flags = allowed()
     levels_text, wrong, left = '', [], []
-    for test, text, status, _ in outputs(log_of(build)):
+    for test, text, status, _ in outputs(build):
         counts = {}
         for reason in skips(text, status == 'Skipped'):
             counts[reason] = counts.get(reason, 0) + 1
@@ -114,7 +113,7 @@ def show(build):
 
 
 def add(file, part, code, build=None):
-    ran = [(name, status, took) for name, _, status, took in outputs(log_of(build))] if build else []
+    ran = [(name, status, took) for name, _, status, took in outputs(build)] if build else []
     levels, left, _ = seen(build) if build else ('', [], [])
     with open(file, 'a') as out:
         out.write(json.dumps(dict(part=part, code=int(code), tests=ran, levels=levels, left=left, ended=datetime.datetime.now().isoformat(timespec='seconds'))) + '\n')

@@ -38,8 +38,8 @@ for name in ('galley', 'plugins', 'models', 'tests/bin', 'tests/plugins'):
 
 def tests(pattern, **environment):
     """What ctest and the summary say of some tests, and whether one of them failed, as in `make test`."""
-    log = build / 'Testing/Temporary/LastTest.log'
-    log.unlink(missing_ok=True)
+    for log in (build / 'Testing/Temporary').glob('LastTest*.log'):
+        log.unlink()
     r = subprocess.run(['ctest', '--preset', 'release', '-R', f'^({pattern})$', '--no-tests=error', '--output-on-failure'], cwd=tree, capture_output=True, text=True,
                        env=dict(os.environ, **environment))
     return summary(r)
