@@ -11,18 +11,11 @@ from galley_test import check, error, every, finish, fresh_folder, in_slice, lua
 
 fresh_folder()
 import reference_kit as kit  # noqa: E402
-from families_kit import cases, generates, tokenizer, units  # noqa: E402
+from families_kit import cases, entries, generates, tokenizer, units  # noqa: E402
 
 everything = 'all' in sys.argv
 adamw, clip, recompute = use('adamw', lr=1e-3), use('clip', norm=1.0), use('recompute')
 lora = use('lora', rank=2, alpha=4, targets='all-linear', dropout=0.1)
-
-
-def entries(case, **more):
-    out = dict(batch=2, length=24, steps=2, seed=9, validate=dict(every=1))
-    if case.startswith('t5'):
-        out['target_length'] = 10
-    return {**out, **more}
 
 
 def under_reference(case, label, *uses, also=(), flags=(), **more):

@@ -61,3 +61,10 @@ cases = {
 }
 units = {'pairs': 'nats a label', 'tokens': 'nats a label', 'decoder-rows': 'nats a label', 'values': 'the mean squared error'}
 generates = {'opt', 'gpt-neo', 'bloom', 'gpt-neox', 'gemma', 'gemma2', 'gemma3', 'phi3', 't5', 't5-gated'}
+
+
+def entries(case, **more):
+    out = dict(batch=2, length=24, steps=2, seed=9, validate=dict(every=1))
+    if case.startswith('t5'):
+        out['target_length'] = 10
+    return {**out, **more}
