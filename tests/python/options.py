@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What an optimizer's options say reaches its ops: each option of each optimizer, with another value than the default, on a matrix, a norm and the embedding."""
+"""What an optimizer's options say reaches its ops: each option of each optimizer, with another value than the default, on a matrix, a norm and the embedding. And what is
+chosen by names: modules that adapters exclude, parameters of other strategies."""
 import re
 import tomllib
 
@@ -120,6 +121,42 @@ def steps_and_rest_of_muon():
         check([op for op, _ in found].count('muon_polynomial') == steps, f'ns_steps = {steps}: {found}')
     found = dict(ops_of(dump(use('muon', weight_decay=0.2, rest_betas=[0.8, 0.9], rest_eps=1e-6, **rate_of('muon'))), EMBEDDING))
     check(found == {'adamw_step': betas + 'eps=1e-06 weight_decay=0.2'}, f'rest of muon: {found}')
+
+
+def planned(*uses):
+    """[(tensor, its dtype, the rest of its line)] of a plan."""
+    path = recipe('options.lua', model, 'data.random {}', *uses, batch=2, length=16, steps=2)
+    return re.findall(r'^0 \[\d+, \d+\) moments \d+ to \d+ (\S+) (\w+)\([\d,]*\) (.*)$', run('plan', path, '--dump', 'plan').stdout, re.M)
+
+
+@cases({'ia3': dict(targets=['k_proj', 'q_proj']), 'vera': dict(targets=['k_proj', 'q_proj'], rank=4), 'lora': dict(targets=['k_proj', 'q_proj'], rank=4)})
+def exclude(name, options):
+    adapted = {}
+    for excluded in ([], ['q_proj'], ['*.0.*']):
+        lines = planned(use(name, **options, **({'exclude': excluded} if excluded else {})), use('adamw', lr=1e-3))
+        trained = [x for x, _, _ in lines if x.endswith('.exp_avg')]
+        adapted[tuple(excluded)] = {m for x in trained for m in re.findall(r'layers\.(\d)\.self_attn\.(\w)_proj', x)}
+    expected = {(): {('0', 'k'), ('0', 'q'), ('1', 'k'), ('1', 'q')}, ('q_proj',): {('0', 'k'), ('1', 'k')}, ('*.0.*',): {('1', 'k'), ('1', 'q')}}
+    check(adapted == expected, f'{name}: {adapted}, not {expected}')
+
+
+@case
+def parameters_of_update_in_backward():
+    """A gradient that is used at once lives within a segment, another one for the window."""
+    lines = planned(use('adamw', lr=1e-3), use('update-in-backward', parameters=['*.1.*']))
+    life = {x: rest.split()[1] for x, _, rest in lines if x.startswith('grad.') and ' ' in rest and rest.startswith('gradients')}
+    check(len(life) > 15 and every((life[x] == 'segment') == ('.1.' in x) for x in life), f'{life}')
+
+
+@case
+def parameters_of_split_states():
+    lines = planned(use('adamw', lr=1e-3), use('amp', compute='bf16'), use('split-states', parameters=['*.1.*_proj.weight'], min_size=1))
+    dtypes = {}
+    for x, dtype, rest in lines:
+        if rest.startswith(('states', 'weights')) and re.search(r'\.(correction|exp_avg|exp_avg_sq)$', x):
+            dtypes.setdefault(x.rsplit('.', 1)[1], {}).setdefault('.1.' in x and '_proj' in x, set()).add(dtype)
+    expected = {'correction': {True: {'i8'}}, 'exp_avg': {True: {'i8'}, False: {'f32'}}, 'exp_avg_sq': {True: {'u8'}, False: {'f32'}}}
+    check(dtypes == expected, f'{dtypes}, not {expected}')
 
 
 finish()
