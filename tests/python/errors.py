@@ -7,14 +7,16 @@ import resource
 
 from errors_kit import *
 
+fresh_folder()
+
 # --- Right before wrong --------------------------------------------------------------------------------------------------------
 @case
 def what_every_case_spoils_is_right():
     folder = Folder("right")
     before = digest(folder.input)
     trained(galley("train", folder.path("recipe.lua"), "--out", folder.out))
-    assert digest(folder.input) == before
-    assert os.path.exists(os.path.join(folder.out, "model", "model.safetensors"))
+    check(digest(folder.input) == before, "the input has changed")
+    check(os.path.exists(os.path.join(folder.out, "model", "model.safetensors")), "no model was left")
 
 
 # --- Data ----------------------------------------------------------------------------------------------------------------------
@@ -94,7 +96,7 @@ def argument_missing():
     folder.recipe(RECIPE.replace("steps = 3", 'steps = arg("steps", 3)').replace('"model" }', 'arg("model") }').replace('"batch.safetensors"', 'arg("batch")'))
     ended = refused(folder, 2, "recipe.lua:2", "'model'", "'batch'")
     for part in ("model (needed)", "batch (needed)", "steps = 3"):
-        check(ended, part in ended.lines[1], "the hint must list %r" % part)
+        check(part in ended.lines[1], "the hint must list %r: %s" % (part, ended))
 
 
 @case
@@ -137,7 +139,7 @@ def eps_of_nothing():
 def threads_that_are_no_number():
     folder = with_recipe("threads", "steps = 3", "steps = 2")
     for threads in ("abc", "-1", "0", "5000", "2x"):
-        ended = galley("OMP_NUM_THREADS=" + threads, GALLEY, "plan", folder.path("recipe.lua"), program="/usr/bin/env")
+        ended = galley("plan", folder.path("recipe.lua"), OMP_NUM_THREADS=threads)
         check_error(ended, 2, "OMP_NUM_THREADS is '%s'" % threads, "from 1 to 4096")
 
 
@@ -193,7 +195,7 @@ def command_line():
         before = digest(folder.root)
         ended = galley(*arguments)
         check_error(ended, 2, *parts, hint=hint)
-        check(ended, digest(folder.root) == before, "something has changed after %s" % arguments)
+        check(digest(folder.root) == before, "something has changed after %s: %s" % (arguments, ended))
 
 
 @case
@@ -216,7 +218,7 @@ def memory_too_small():
     folder.write("target.toml", "threads = 64\n")
     trained(galley("train", folder.path("recipe.lua"), "--target", target, "--out", folder.out))
     shutil.rmtree(folder.out)
-    check(ended, "MiB" in ended.lines[0] and "weights" in ended.lines[0], "the cause must say what is needed, and by whom")
+    check("MiB" in ended.lines[0] and "weights" in ended.lines[0], "the cause must say what is needed, and by whom: %s" % ended)
 
 
 @case
@@ -237,7 +239,7 @@ def output_directory():
         os.chmod(folder.input, 0o555)
         check_error(galley("train", recipe, "--out", folder.path("run")), 1, folder.path("run"))
         os.chmod(folder.input, 0o755)
-    assert digest(folder.root) == before
+    check(digest(folder.root) == before, "something has changed")
 
 
 # --- The disk ------------------------------------------------------------------------------------------------------------------
@@ -263,8 +265,8 @@ def file_too_large_for_its_limit():
     check_error(ended, 1, os.path.join(folder.out, "state"), "File too large")
     check_no_halves(ended, folder.out)
     trained(galley("resume", folder.out))
-    assert digest(os.path.join(folder.out, "model")) == undisturbed(folder)
-    assert digest(folder.input) == before
+    check(digest(os.path.join(folder.out, "model")) == undisturbed(folder), "the model differs from that of a run that nobody disturbed")
+    check(digest(folder.input) == before, "the input has changed")
 
 
 @case
@@ -282,10 +284,10 @@ def disk_full():
         ended = galley("train", folder.path("recipe.lua"), "--out", folder.out)
         check_error(ended, 1, os.path.join(folder.out, "state"), "No space left on device")
         check_no_halves(ended, folder.out)
-        check(ended, os.listdir(os.path.join(folder.out, "state")) == ["step-00000001"], "the state that did fit must be there")
+        check(os.listdir(os.path.join(folder.out, "state")) == ["step-00000001"], "the state that did fit must be there: %s" % ended)
         subprocess.run(["mount", "-o", "remount,size=1m", disk], check=True)
         trained(galley("resume", folder.out))
-        assert digest(os.path.join(folder.out, "model")) == undisturbed(folder)
+        check(digest(os.path.join(folder.out, "model")) == undisturbed(folder), "the model differs from that of a run that nobody disturbed")
     finally:
         subprocess.run(["umount", disk], check=True)
 
@@ -306,61 +308,10 @@ def state_damaged():
         before = digest(folder.out)
         ended = galley("resume", folder.out)
         check_error(ended, 1, "step-00000003", part)
-        check(ended, digest(folder.out) == before, "the run directory has changed")
+        check(digest(folder.out) == before, "the run directory has changed: %s" % ended)
     write(file, good)
     trained(galley("resume", folder.out))
-    assert digest(os.path.join(folder.out, "model")) == model
-
-
-# --- Interrupts ----------------------------------------------------------------------------------------------------------------
-def metrics(out):
-    with open(os.path.join(out, "metrics.jsonl")) as file:
-        lines = [json.loads(line) for line in file]
-    for line in lines:
-        line.pop("seconds", None)
-    return lines
-
-
-def interrupted(which):
-    for steps in (100, 1000, 10000):  # Until the run is longer than it takes to stop it
-        folder = Folder("interrupt-%d" % which)
-        folder.write("text/a.txt", "".join("line %d of a text\n" % i for i in range(200)))
-        folder.recipe(TEXT.replace("STEPS", str(steps)))
-        before = digest(folder.input)
-        run = start("train", folder.path("recipe.lua"), "--out", folder.out)
-        begin = time.monotonic()
-        file = os.path.join(folder.out, "metrics.jsonl")
-        while run.poll() is None and not (os.path.exists(file) and os.path.getsize(file) > 0) and time.monotonic() - begin < 20:
-            time.sleep(0.0005)
-        run.send_signal(which)
-        out, err = run.communicate(timeout=20)
-        ended = Ended(run.returncode, out.decode(), err.decode(), time.monotonic() - begin)
-        if ended.code != 0:
-            break
-    check_error(ended, 130, "interrupted after step ", hint="galley resume " + folder.out)
-    step = int(ended.lines[0].split("interrupted after step ")[1].split(",")[0])
-    check(ended, 0 < step < steps, "a step in the middle was expected")
-    said = "Ctrl-C" if which == signal.SIGINT else "the same signal"
-    check(ended, ended.answers == ["stopping after step %d; %s again ends at once" % (step, said)], "the signal is answered with the step: %s" % ended.answers)
-    check(ended, "step-%08d" % step in os.listdir(os.path.join(folder.out, "state")), "the state of that step must be there")
-    check(ended, len(metrics(folder.out)) == step and not os.path.exists(os.path.join(folder.out, "model")), "one line a step and no model yet were expected")
-    trained(galley("resume", folder.out))
-    whole = os.path.join(folder.root, "whole")
-    trained(galley("train", folder.path("recipe.lua"), "--out", whole))
-    for part in ("model", "state"):
-        assert digest(os.path.join(folder.out, part)) == digest(os.path.join(whole, part)), part + "/ differs from that of a run that nobody disturbed"
-    assert metrics(folder.out) == metrics(whole)
-    assert digest(folder.input) == before
-
-
-@case
-def interrupt():
-    interrupted(signal.SIGINT)
-
-
-@case
-def terminate():
-    interrupted(signal.SIGTERM)
+    check(digest(os.path.join(folder.out, "model")) == model, "the model differs from that of before")
 
 
 # --- Plugins -------------------------------------------------------------------------------------------------------------------
@@ -386,8 +337,8 @@ def plugin_throws():
             before = digest(folder.input)
             ended = galley("train", folder.path("recipe.lua"), "--out", folder.out, "--plugin-path", os.path.join(TEST_PLUGINS, "throws"))
             check_error(ended, 4, "throws", "recipe.lua:5", *(["thrown in "] if what == "exception" else []))
-            check(ended, digest(folder.input) == before, "the input has changed")
-            check(ended, not os.path.exists(folder.out), "a run that trained nothing must leave nothing")
+            check(digest(folder.input) == before, "the input has changed: %s" % ended)
+            check(not os.path.exists(folder.out), "a run that trained nothing must leave nothing: %s" % ended)
     folder = with_recipe("throws-nowhere", ADAMW, '  use "throws" { where = "nowhere" },\n' + ADAMW)
     trained(galley("train", folder.path("recipe.lua"), "--out", folder.out, "--plugin-path", os.path.join(TEST_PLUGINS, "throws")))
 
@@ -400,21 +351,21 @@ def plugin_fails_in_a_step():
     ended = galley("train", folder.path("recipe.lua"), "--out", folder.out, *path)
     check_error(ended, 4, "fails_in_step", "fails-in-step (", "recipe.lua:", "told to fail in step 4")
     check_no_halves(ended, folder.out)
-    check(ended, sorted(os.listdir(states)) == ["step-00000002", "step-00000003"], "the states before must be there")
-    check(ended, [m["step"] for m in metrics(folder.out)] == [1, 2, 3], "one line for each step that was done")
+    check(sorted(os.listdir(states)) == ["step-00000002", "step-00000003"], "the states before must be there: %s" % ended)
+    check([m["step"] for m in metrics(folder.out)] == [1, 2, 3], "one line for each step that was done: %s" % ended)
     kept = digest(states)
     again = galley("resume", folder.out, *path)  # Goes on at step 4, and meets the same end
     check_error(again, 4, "told to fail in step 4")
-    check(again, digest(states) == kept, "the states must stay as they were")
+    check(digest(states) == kept, "the states must stay as they were: %s" % again)
     # They are those of a run that stops there by itself.
     folder.recipe(SAVES.replace(ADAMW, '  use "fails-in-step" { step = 4 },\n' + ADAMW))
     whole = os.path.join(folder.root, "whole")
     trained(galley("train", folder.path("recipe.lua"), "--out", whole, *path))
     same = "state/step-00000003/state.safetensors"
     with open(os.path.join(folder.out, same), "rb") as a, open(os.path.join(whole, same), "rb") as b:
-        assert a.read() == b.read()
+        check(a.read() == b.read(), same + " differs from that of a run that stops there")
     folder.recipe(SAVES.replace("steps = 3", "steps = 5").replace(ADAMW, '  use "fails-in-step" { step = 4 },\n' + ADAMW))
-    assert digest(folder.input) == before
+    check(digest(folder.input) == before, "the input has changed")
 
 
 def manifest(id, abi="0.3", more='[provides]\nops = ["nothing"]\n'):
@@ -443,13 +394,13 @@ def plugins_that_nobody_needs():
     folder.write("plugins/gone/plugin.toml", manifest("gone", more=strategy))
     before = digest(folder.input)
     ended = galley("train", folder.path("recipe.lua"), "--out", folder.out, "--plugin-path", folder.path("plugins"), "--plugin-path", folder.path("nowhere"))
-    check(ended, ended.code == 0, "exit code 0 was expected")
-    warnings = [line for line in (ended.out + ended.err).splitlines() if "warning" in line]
+    check(ended.returncode == 0, "exit code 0 was expected: %s" % ended)
+    warnings = [line for line in (ended.stdout + ended.stderr).splitlines() if "warning" in line]
     for id, part in (("broken", "plugin.toml:1"), ("missing", "no such library"), ("too-new", "99.0"), ("newer", "1.99"), ("junk", "ELF"), ("empty", ""), ("cut", ""), ("machine", "riscv")):
         found = [line for line in warnings if folder.path("plugins/%s/" % id) in line and part in line]
-        check(ended, len(found) == 1, "one warning with %r was expected about '%s'" % (part, id))
-    check(ended, len([line for line in warnings if folder.path("nowhere") in line]) == 1, "one warning was expected about the missing folder")
-    check(ended, digest(folder.input) == before, "the input has changed")
+        check(len(found) == 1, "one warning with %r was expected about '%s': %s" % (part, id, ended))
+    check(len([line for line in warnings if folder.path("nowhere") in line]) == 1, "one warning was expected about the missing folder: %s" % ended)
+    check(digest(folder.input) == before, "the input has changed: %s" % ended)
     shutil.rmtree(folder.out)
     folder.recipe(RECIPE.replace(ADAMW, '  use "gone-strategy" { },\n' + ADAMW))
     path = ["--plugin-path", folder.path("plugins/gone")]
@@ -459,7 +410,7 @@ def plugins_that_nobody_needs():
 @case
 def no_plugins_at_all():
     folder = Folder("no-plugins")
-    alone = shutil.copy(GALLEY, folder.path("galley"))
+    alone = shutil.copy(program, folder.path("galley"))
     os.mkdir(folder.path("plugins"))
     check_error(galley("plugins", program=alone), 1, "there is no plugin in '%s'" % folder.path("plugins"), hint="--plugin-path")
 
@@ -503,7 +454,7 @@ def sandbox():
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         # Of processor time: a machine that is busy otherwise is not the program's fault.
         used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        check(ended, used < 2, "%s took %.2f s of processor time" % (script, used))
+        check(used < 2, "%s took %.2f s of processor time: %s" % (script, used, ended))
 
 
 @case
@@ -535,5 +486,4 @@ def text_that_a_link_brings_in():
     refused(folder, 2, "recipe.lua:3", "no text")
 
 
-if __name__ == "__main__":
-    sys.exit(run_all(sys.argv[1:]))
+finish()

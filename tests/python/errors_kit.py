@@ -1,4 +1,4 @@
-# What tests/python/errors.py stands on: tiny models and batches written by hand, the program run with a limit, folders hashed.
+# What tests/python/errors.py and those like it stand on: tiny models and batches written by hand, what is asked of every error, folders hashed.
 import hashlib
 import json
 import os
@@ -7,16 +7,13 @@ import shutil
 import signal
 import struct
 import subprocess
-import sys
 import time
-import traceback
 
-from galley_test import every, skip  # noqa: F401: for those that import all of this
+# All of these for those that import all of this.
+from galley_test import (binary, case, cases, check, end_of, every, finish, fresh_folder, galley, program, require, safetensors, skip, source, start, together,  # noqa: F401
+                         until)
 
-GALLEY = os.environ["GALLEY"]
-SOURCE = os.environ["GALLEY_SOURCE"]
-TEST_PLUGINS = os.path.join(os.environ["GALLEY_BINARY"], "tests", "plugins")
-WORK = os.path.join(os.getcwd(), "errors")
+TEST_PLUGINS = os.path.join(binary, "tests", "plugins")
 
 V, P, C = 32, 16, 16  # Vocabulary, positions, width
 CONFIG = {
@@ -61,19 +58,6 @@ def weights():
     return out
 
 
-def safetensors(tensors, edit=None):
-    """The bytes of a file; `edit` may change the header (a dict) before it is written."""
-    header, at = {}, 0
-    for name, (dtype, shape, data) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [at, at + len(data)]}
-        at += len(data)
-    if edit:
-        edit(header)
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    return struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in tensors.values())
-
-
 def batch(ids=None, labels=None, rows=2, length=8):
     numbers = random.Random(2)
     ids = ids or [numbers.randrange(V) for _ in range(rows * length)]
@@ -102,7 +86,7 @@ class Folder:
     """The input of one case: recipe.lua, model/ and batch.safetensors, all right until the case spoils something."""
 
     def __init__(self, name):
-        self.root = os.path.join(WORK, name)
+        self.root = os.path.abspath(name)
         shutil.rmtree(self.root, ignore_errors=True)
         self.input = os.path.join(self.root, "input")
         self.out = os.path.join(self.root, "out")
@@ -140,7 +124,7 @@ TEXT = """return recipe {
 
 def with_recipe(name, old, new):
     folder = Folder(name)
-    assert old in RECIPE
+    require(old in RECIPE, "%r is not in the recipe" % old)
     folder.recipe(RECIPE.replace(old, new))
     return folder
 
@@ -161,65 +145,34 @@ def digest(folder):
     return hash.hexdigest()
 
 
-# --- The program ---------------------------------------------------------------------------------------------------------------
-class Ended:
-    def __init__(self, code, out, err, seconds):
-        self.code, self.out, self.err, self.seconds = code, out, err, seconds
-        # What answers a signal at once comes before all else.
-        self.answers = [x for x in err.splitlines() if x.startswith("stopping ")]
-        self.lines = [x for x in err.splitlines() if x not in self.answers]
-
-    def __str__(self):
-        return "exit code %s after %.2f s\n--- stderr\n%s--- stdout (end)\n%s" % (self.code, self.seconds, self.err, self.out[-500:])
-
-
-def galley(*arguments, timeout=20, cwd=None, before=None, program=GALLEY):
-    begin = time.monotonic()
-    try:
-        done = subprocess.run([program, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              timeout=timeout, cwd=cwd, preexec_fn=before)
-    except subprocess.TimeoutExpired as late:
-        return Ended("none: killed", "", (late.stderr or b"").decode(errors="replace") + "\n", time.monotonic() - begin)
-    return Ended(done.returncode, done.stdout.decode(), done.stderr.decode(), time.monotonic() - begin)
-
-
-def start(*arguments):
-    return subprocess.Popen([GALLEY, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-
 # --- What is asked of every error ----------------------------------------------------------------------------------------------
-def check(ended, condition, what):
-    if not condition:
-        raise AssertionError("%s\n%s" % (what, ended))
-
-
 def check_error(ended, code, *parts, hint=None):
     """The exit code, one line of cause with every part in it, at most one line of hint below it, and nothing else on stderr."""
-    check(ended, ended.code == code, "exit code %s was expected" % code)
-    check(ended, 1 <= len(ended.lines) <= 2, "one line of cause and at most one of hint were expected")
-    check(ended, ended.lines[0].startswith("galley: "), "the cause must begin with 'galley: '")
+    require(ended.returncode == code, "exit code %s was expected: %s" % (code, ended))
+    require(1 <= len(ended.lines) <= 2, "one line of cause and at most one of hint were expected: %s" % ended)
+    check(ended.lines[0].startswith("galley: "), "the cause must begin with 'galley: ': %s" % ended)
     for part in parts:
-        check(ended, part in ended.lines[0], "the cause must name %r" % part)
+        check(part in ended.lines[0], "the cause must name %r: %s" % (part, ended))
     if len(ended.lines) == 2:
-        check(ended, ended.lines[1].startswith("  ") and ended.lines[1].strip(), "the hint must be indented")
+        check(ended.lines[1].startswith("  ") and ended.lines[1].strip(), "the hint must be indented: %s" % ended)
     if hint is not None:
-        check(ended, len(ended.lines) == 2 and hint in ended.lines[1], "the hint must say %r" % hint)
+        check(len(ended.lines) == 2 and hint in ended.lines[1], "the hint must say %r: %s" % (hint, ended))
 
 
-def refused(folder, code, *parts, hint=None, more=(), command="train", seconds=20):
+def refused(folder, code, *parts, hint=None, more=(), command="train"):
     """Runs the folder's recipe, which must be refused without a trace: the input as it was, no run directory, nothing beside them."""
     before, beside = digest(folder.input), sorted(os.listdir(folder.root))
     out = ["--out", folder.out] if command == "train" else []
-    ended = galley(command, folder.path("recipe.lua"), *out, *more, timeout=seconds)
+    ended = galley(command, folder.path("recipe.lua"), *out, *more)
     check_error(ended, code, *parts, hint=hint)
-    check(ended, digest(folder.input) == before, "the input has changed")
-    check(ended, sorted(os.listdir(folder.root)) == beside, "something is left: %s" % os.listdir(folder.root))
+    check(digest(folder.input) == before, "the input has changed: %s" % ended)
+    check(sorted(os.listdir(folder.root)) == beside, "something is left: %s: %s" % (os.listdir(folder.root), ended))
     return ended
 
 
 def trained(ended):
-    check(ended, ended.code == 0, "exit code 0 was expected")
-    check(ended, ended.err == "", "nothing was expected on stderr")
+    require(ended.returncode == 0, "exit code 0 was expected: %s" % ended)
+    check(ended.stderr == "", "nothing was expected on stderr: %s" % ended)
 
 
 def files_below(folder):
@@ -229,35 +182,17 @@ def files_below(folder):
 def check_no_halves(ended, folder):
     """Whatever a failure leaves: every state in it is whole, and nothing lies around under a name for the meantime."""
     for name in files_below(folder):
-        check(ended, ".tmp" not in name and not name.endswith((".partial", "~")), "a half-written file is left: " + name)
+        check(".tmp" not in name and not name.endswith((".partial", "~")), "a half-written file is left: " + name + ": %s" % ended)
     states = os.path.join(folder, "state")
     for name in os.listdir(states) if os.path.isdir(states) else []:
         found = sorted(os.listdir(os.path.join(states, name)))
-        check(ended, found == ["state.safetensors", "state.toml"], "state/%s has %s" % (name, found))
+        check(found == ["state.safetensors", "state.toml"], "state/%s has %s: %s" % (name, found, ended))
 
 
-# --- The list ------------------------------------------------------------------------------------------------------------------
-CASES = []
-
-
-def case(function):
-    CASES.append(function)
-    return function
-
-
-def run_all(names):
-    """Each case, or those that are named; 1 when one fails."""
-    bad = 0
-    begin = time.monotonic()
-    chosen = [c for c in CASES if not names or c.__name__ in names]
-    for function in chosen:
-        try:
-            function()
-        except Exception as problem:  # One broken case must not hide the next
-            bad += 1
-            detail = str(problem) if isinstance(problem, AssertionError) else traceback.format_exc()
-            print("FAILED %s: %s\n" % (function.__name__, detail))
-    print("%d of %d cases passed in %.1f s" % (len(chosen) - bad, len(chosen), time.monotonic() - begin))
-    if not bad:
-        shutil.rmtree(WORK, ignore_errors=True)
-    return 1 if bad or not chosen else 0
+def metrics(out):
+    """The lines of a run, without what differs from run to run."""
+    with open(os.path.join(out, "metrics.jsonl")) as file:
+        lines = [json.loads(line) for line in file]
+    negative = [line for line in lines if line.pop("seconds", 0) < 0]
+    check(not negative, "negative seconds: %s" % negative)
+    return lines

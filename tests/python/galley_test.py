@@ -9,6 +9,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import time
 import traceback
 
 program = os.environ['GALLEY']
@@ -32,6 +33,16 @@ def check(holds, text):
         _failures.append(text)
         print(f'FAILED: {_case and _case + ": "}{text}', flush=True)
     return holds
+
+
+class _Enough(SystemExit):
+    """Ends a case, or a script without cases, after a failure that has been printed."""
+
+
+def require(holds, text):
+    """A check without which the rest of the case makes no sense: what does not hold ends it."""
+    if not check(holds, text):
+        raise _Enough(1)
 
 
 def case(function):
@@ -104,6 +115,8 @@ def _run_cases():
         _case, before = name, _checks
         try:
             run_it()
+        except _Enough:
+            pass
         except SystemExit as ended:
             check(False, str(ended))
         except Exception:
@@ -132,17 +145,72 @@ def fresh_folder():
     os.chdir('files')
 
 
-def run(*args, threads=1, code=0):
-    """Runs the program; another exit code than expected ends the test with what it said."""
-    environment = dict(os.environ, OMP_NUM_THREADS=str(threads))
-    words = [program, *map(str, args)]
+class Ended(subprocess.CompletedProcess):
+    """What a command has said, and how long it took. Bytes that are no UTF-8 stand as \\xNN."""
+
+    def __init__(self, args, returncode, stdout, stderr, seconds=0.0):
+        super().__init__(args, returncode, *((x or b'').decode(errors='backslashreplace') for x in (stdout, stderr)))
+        self.seconds = seconds
+        # What answers a signal at once comes before all else.
+        self.answers = [x for x in self.stderr.splitlines() if x.startswith('stopping ')]
+        self.lines = [x for x in self.stderr.splitlines() if x not in self.answers]
+
+    def __str__(self):
+        return f'exit code {self.returncode} after {self.seconds:.2f} s: {" ".join(map(str, self.args[1:]))}\n--- stdout (end)\n{self.stdout[-1000:]}--- stderr (end)\n{self.stderr[-3000:]}'
+
+
+def _words(args):
+    return [x if isinstance(x, bytes) else str(x) for x in args]
+
+
+def galley(*args, input=None, stdout=subprocess.PIPE, timeout=60, cwd=None, before=None, program=program, **environment):
+    """Runs the program, whatever comes of it; one that takes too long is killed, and has no exit code. `before` is called in the process first."""
+    words, begin = _words([program, *args]), time.monotonic()
+    more = dict(stdin=subprocess.DEVNULL) if input is None else dict(input=input.encode() if isinstance(input, str) else input)
+    try:
+        r = subprocess.run(words, stdout=stdout, stderr=subprocess.PIPE, timeout=timeout, cwd=cwd, preexec_fn=before, env={**os.environ, **environment}, **more)
+    except subprocess.TimeoutExpired as late:
+        r = subprocess.CompletedProcess(words, None, late.stdout, late.stderr)
+    return Ended(words, r.returncode, r.stdout, r.stderr, time.monotonic() - begin)
+
+
+def run(*args, threads=1, code=0, **more):
+    """Runs the program; another exit code than expected ends the case, or the test, with what it said."""
+    words = _words(args)
     for name, path in _arguments.items():
-        if any(f'arg("{name}")' in pathlib.Path(x).read_text() for x in words[2:3] if x.endswith('.lua')):
+        if any(f'arg("{name}")' in pathlib.Path(x).read_text() for x in words[1:2] if x.endswith('.lua')):
             words += ['--set', f'{name}={path}']
-    r = subprocess.run(words, capture_output=True, text=True, errors='replace', timeout=300, env=environment)
-    if r.returncode != code:
-        sys.exit(f'FAILED: exit code {r.returncode}, not {code}: {" ".join(words[1:])}\n{r.stdout[-1000:]}{r.stderr[-2000:]}')
-    return r
+    ended = galley(*words, **{'timeout': 300, 'OMP_NUM_THREADS': str(threads), **more})
+    if ended.returncode != code:
+        sys.exit(f'FAILED: not exit code {code}, but {ended}')
+    return ended
+
+
+def start(*args, **more):
+    """The program as a process that runs beside the test."""
+    return subprocess.Popen(_words([program, *args]), **{'stdin': subprocess.DEVNULL, 'stdout': subprocess.PIPE, 'stderr': subprocess.PIPE, **more})
+
+
+def end_of(process, timeout=60):
+    """What a process of start() has said since, when it has ended."""
+    begin = time.monotonic()
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        return Ended(process.args, None, out, err, time.monotonic() - begin)
+    return Ended(process.args, process.returncode, out, err, time.monotonic() - begin)
+
+
+def until(holds, process, seconds=60):
+    """Waits for what `process` is to do, and says whether that was seen before its end."""
+    end = time.monotonic() + seconds
+    while process.poll() is None and time.monotonic() < end:
+        if holds():
+            return True
+        time.sleep(0.001)
+    return False
 
 
 _arguments = {}
@@ -274,13 +342,19 @@ def load(path):
     return tensors
 
 
-def save(path, tensors):
-    """Writes {name: (dtype, shape, numbers)}; not for F16 and BF16."""
+def safetensors(tensors, edit=None):
+    """The bytes of a file with {name: (dtype, shape, numbers or their bytes)}; `edit` may change the header before it is written. Numbers are not for F16 and BF16."""
     header, data = {}, b''
     for name, (dtype, shape, numbers) in tensors.items():
-        part = array.array(_codes[dtype], numbers).tobytes()
+        part = numbers if isinstance(numbers, bytes) else array.array(_codes[dtype], numbers).tobytes()
         header[name] = {'dtype': dtype, 'shape': list(shape), 'data_offsets': [len(data), len(data) + len(part)]}
         data += part
+    if edit:
+        edit(header)
     text = json.dumps(header).encode()
     text += b' ' * (-len(text) % 8)
-    pathlib.Path(path).write_bytes(struct.pack('<Q', len(text)) + text + data)
+    return struct.pack('<Q', len(text)) + text + data
+
+
+def save(path, tensors, edit=None):
+    pathlib.Path(path).write_bytes(safetensors(tensors, edit))

@@ -1,56 +1,13 @@
 #!/usr/bin/env python3
-# Runs and what can happen to them: what they come from changes before they go on, two processes want one, signals, odd disks.
+# Runs and what can happen to them: what they come from changes before they go on, odd disks, little memory.
 #
 #   GALLEY=… GALLEY_SOURCE=… GALLEY_BINARY=… tests/python/runs.py [CASE]…
-import fcntl
 import re
 
-from errors_kit import *
+from runs_kit import *
 from mark_kit import write_marked
 
-SAVES = RECIPE.replace("steps = 3", "steps = 4").replace(ADAMW, "  save = { every = 2, keep = 3 },\n" + ADAMW)
-LORA = SAVES.replace(ADAMW, '  use "lora" { rank = 2, targets = { "c_attn" } },\n' + ADAMW)
-
-
-def whole(folder, *more):
-    trained(galley("train", folder.path("recipe.lua"), "--out", folder.out, *more))
-    return {part: digest(os.path.join(folder.out, part)) for part in ("model", "adapter", "state") if os.path.exists(os.path.join(folder.out, part))}
-
-
-def take_back(folder):
-    """The run as it was after step 2 of 4."""
-    shutil.rmtree(os.path.join(folder.out, "state", "step-00000004"))
-    for part in ("model", "adapter"):
-        shutil.rmtree(os.path.join(folder.out, part), ignore_errors=True)
-
-
-def halfway(name, recipe=SAVES, prepare=lambda folder: None, more=()):
-    folder = Folder(name)
-    folder.recipe(recipe)
-    prepare(folder)
-    folder.whole = whole(folder, *more)
-    take_back(folder)
-    return folder
-
-
-def not_resumed(folder, *parts, hint=None, more=(), code=2):
-    before = digest(folder.out)
-    check_error(galley("resume", folder.out, *more), code, *parts, hint=hint)
-    assert digest(folder.out) == before, "a refused resume has changed the run"
-
-
-def resumed(folder, *more):
-    trained(galley("resume", folder.out, *more))
-    for part, wanted in folder.whole.items():
-        assert digest(os.path.join(folder.out, part)) == wanted, part + "/ differs from that of a run that nobody disturbed"
-
-
-def edit(path, old, new, write=write):
-    with open(path) as file:
-        text = file.read()
-    assert old in text, "%r is not in %s" % (old, path)
-    write(path, text.replace(old, new))
-
+fresh_folder()
 
 # --- What a run comes from -----------------------------------------------------------------------------------------------------
 @case
@@ -111,18 +68,18 @@ def ended_by_a_strategy():
             losses = [json.loads(line)["loss"] for line in file]
         made[name] = losses, digest(os.path.join(folder.out, "model")), ended, folder
     early, whole_ = made["early"], made["whole"]
-    check(early[2], early[:2] == whole_[:2] and len(early[0]) == 3, "it was to leave the model of three steps")
-    check(early[2], "step 3 is the last: ends (" in early[2].out and "it has seen enough" in early[2].out, "it was to be said who ended it, and why")
+    check(early[:2] == whole_[:2] and len(early[0]) == 3, "it was to leave the model of three steps: %s" % early[2])
+    check("step 3 is the last: ends (" in early[2].stdout and "it has seen enough" in early[2].stdout, "it was to be said who ended it, and why: %s" % early[2])
     before = digest(early[3].out)
     again = galley("resume", early[3].out, *plugins)
     trained(again)
-    check(again, "nothing left to do: all 3 steps are done" in again.out and digest(early[3].out) == before, "a resume was to change nothing")
+    check("nothing left to do: all 3 steps are done" in again.stdout and digest(early[3].out) == before, "a resume was to change nothing: %s" % again)
     # Killed between its last save and the export: the next process only exports.
     shutil.rmtree(os.path.join(early[3].out, "model"))
     again = galley("resume", early[3].out, *plugins)
     trained(again)
     with open(os.path.join(early[3].out, "metrics.jsonl")) as file:
-        check(again, digest(os.path.join(early[3].out, "model")) == early[1] and len(file.readlines()) == 3, "a resume was to export, and nothing else")
+        check(digest(os.path.join(early[3].out, "model")) == early[1] and len(file.readlines()) == 3, "a resume was to export, and nothing else: %s" % again)
 
 
 @case
@@ -133,13 +90,13 @@ def lines_of_metrics_are_lost():
         lines = file.readlines()
     write(path, "".join(lines[1:]))
     ended = galley("resume", folder.out)
-    check(ended, ended.code == 0 and path + " has the losses of 1 of the 2 steps that are done" in ended.err and "has a gap" in ended.err, "lost lines were to be said")
+    check(ended.returncode == 0 and path + " has the losses of 1 of the 2 steps that are done" in ended.stderr and "has a gap" in ended.stderr, "lost lines were to be said: %s" % ended)
     take_back(folder)
     os.remove(path)
     ended = galley("resume", folder.out)
-    check(ended, ended.code == 0 and "has the losses of 0 of the 2 steps" in ended.err, "a lost file was to be said")
+    check(ended.returncode == 0 and "has the losses of 0 of the 2 steps" in ended.stderr, "a lost file was to be said: %s" % ended)
     with open(path) as file:
-        check(ended, [json.loads(line)["step"] for line in file] == [3, 4], "the steps that were done now")
+        check([json.loads(line)["step"] for line in file] == [3, 4], "the steps that were done now: %s" % ended)
 
 
 MODULE = SAVES.replace("return recipe", 'local common = require "lib.common"\nreturn recipe').replace("1e-3", "common.lr")
@@ -156,7 +113,7 @@ def module_changed():
     take_back(folder)
     resumed(folder)
     ended = galley("sample", folder.out, "--prompt", "ab", "--tokens", "3")
-    check(ended, "common" not in ended.err, "sample must not need the module's file")
+    check("common" not in ended.stderr, "sample must not need the module's file: %s" % ended)
 
 
 @case
@@ -289,136 +246,25 @@ def flags_of_another_recipe():
         check_error(galley("eval", folder.out, flag, value), 2, flag)
 
 
-# --- Two processes -------------------------------------------------------------------------------------------------------------
-@case
-def two_processes():
-    folder = halfway("two")
-    held = os.open(folder.out, os.O_RDONLY)
-    fcntl.flock(held, fcntl.LOCK_EX)
-    not_resumed(folder, folder.out + " is in use by process %d" % os.getpid(), hint="interrupt it", code=1)
-    os.close(held)
-    before = set(os.listdir(folder.out))
-    resumed(folder)
-    new = [name for name in os.listdir(folder.out) if name not in before and not name.startswith("events.out.")]
-    assert new == ["model"], "other files are left: %s" % new
-    run, _ = long_run("two-running")
-    try:
-        check_error(galley("resume", run.folder.out), 1, "is in use by process %d" % run.pid)
-    finally:
-        run.kill()
-        run.communicate()
-
-
-# --- Signals -------------------------------------------------------------------------------------------------------------------
-def long_run(name, micro_batches=1, steps=1000000, **pipes):
-    """A run that is in the middle of its steps."""
-    folder = Folder(name)
-    folder.write("text/a.txt", "".join("line %d of a text\n" % i for i in range(200)))
-    folder.recipe(TEXT.replace("STEPS", str(steps)).replace('  use "adamw"', '  use "accumulate" { steps = %d },\n  use "adamw"' % micro_batches).replace("every = 50", "every = 0"))
-    run = subprocess.Popen([GALLEY, "train", folder.path("recipe.lua"), "--out", folder.out], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                           **{"stdout": subprocess.PIPE, **pipes})
-    run.folder = folder
-    file = os.path.join(folder.out, "metrics.jsonl")
-    begin = time.monotonic()
-    # A single long step writes no line: the file itself says that the steps have begun.
-    while run.poll() is None and not (os.path.exists(file) and (micro_batches > 1 or os.path.getsize(file) > 0)) and time.monotonic() - begin < 20:
-        time.sleep(0.001)
-    return run, begin
-
-
-def ended_of(run, begin):
-    out, err = run.communicate(timeout=20)
-    return Ended(run.returncode, (out or b"").decode(), err.decode(), time.monotonic() - begin)
-
-
-def saved(ended, folder):
-    check_error(ended, 130, "interrupted after step ", "which is saved", hint="galley resume " + folder.out)
-    step = int(ended.lines[0].split("interrupted after step ")[1].split(",")[0])
-    check(ended, os.listdir(os.path.join(folder.out, "state")) == ["step-%08d" % step], "the state of that step must be there")
-    check_no_halves(ended, folder.out)
-
-
-@case
-def hang_up():
-    run, begin = long_run("hang-up")
-    run.send_signal(signal.SIGHUP)
-    run.send_signal(signal.SIGHUP)  # A closed terminal sends it from two sides
-    saved(ended_of(run, begin), run.folder)
-
-
-@case
-def hang_up_that_nohup_ignores():
-    run, begin = long_run("nohup", preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
-    run.send_signal(signal.SIGHUP)
-    time.sleep(0.3)
-    assert run.poll() is None, "nohup was not heeded"
-    run.send_signal(signal.SIGTERM)
-    saved(ended_of(run, begin), run.folder)
-
-
-@case
-def reader_that_went_away():
-    """train … | head -1"""
-    run, begin = long_run("head", restore_signals=True)
-    run.stdout.readline()
-    run.stdout.close()
-    run.stdout = None
-    saved(ended_of(run, begin), run.folder)
-
-
-@case
-def second_interrupt():
-    run, begin = long_run("second", micro_batches=65536, steps=10)
-    time.sleep(0.3)
-    run.send_signal(signal.SIGINT)
-    time.sleep(0.3)
-    assert run.poll() is None, "the first one must let the step come to its end"
-    run.send_signal(signal.SIGINT)
-    second = time.monotonic()
-    run.communicate(timeout=20)
-    assert run.returncode == -signal.SIGINT and time.monotonic() - second < 5, run.returncode
-
-
-@case
-def one_signal_that_comes_twice():
-    run, begin = long_run("twice")
-    run.send_signal(signal.SIGTERM)
-    run.send_signal(signal.SIGTERM)  # As timeout(1) does
-    saved(ended_of(run, begin), run.folder)
-
-
-@case
-def interrupt_of_what_can_be_begun_again():
-    """Where there is no step to finish, the first signal ends the program."""
-    folder = Folder("planning")
-    folder.recipe(RECIPE.replace('model { path = "model" }', 'model { family = "gpt2", config = { vocab_size = 64, n_positions = 16, n_embd = 8, n_layer = 2000, n_head = 2 } }'))
-    run = start("train", folder.path("recipe.lua"), "--out", folder.out)
-    time.sleep(0.4)
-    run.send_signal(signal.SIGINT)
-    out, err = run.communicate(timeout=20)
-    assert run.returncode == -signal.SIGINT, (run.returncode, out, err)
-    assert not os.path.exists(folder.out)
-
-
 # --- What is asked of a disk ---------------------------------------------------------------------------------------------------
 @case
 def full_device():
     folder = Folder("full")
     for words in (["plan", folder.path("recipe.lua")], ["plan", folder.path("recipe.lua"), "--json"], ["data", folder.path("recipe.lua")], ["plugins"], ["--help"]):
         with open("/dev/full", "w") as full:
-            done = subprocess.run([GALLEY, *words], stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE)
-        check_error(Ended(done.returncode, "", done.stderr.decode(), 0), 1, "cannot write to stdout")
+            ended = galley(*words, stdout=full)
+        check_error(ended, 1, "cannot write to stdout")
 
 
 @case
 def stdout_that_is_closed():
     folder = Folder("closed")
     line = '"$0" train "$1" --out "$2" >&- 2>/dev/null'
-    assert subprocess.run(["sh", "-c", line, GALLEY, folder.path("recipe.lua"), folder.out]).returncode == 0
+    trained(galley("-c", line, program, folder.path("recipe.lua"), folder.out, program="sh"))
     there = {name: digest(os.path.join(folder.out, name)) for name in ("model", "state")}
     lines = metrics(folder.out)
     shutil.rmtree(folder.out)
-    assert whole(folder) == there and metrics(folder.out) == lines, "what was to be printed went into a file"
+    check(whole(folder) == there and metrics(folder.out) == lines, "what was to be printed went into a file")
 
 
 @case
@@ -449,56 +295,13 @@ def read_only_run():
     try:
         not_resumed(folder, folder.out, "cannot", code=1)
         ended = galley("eval", folder.out)
-        check(ended, "Read-only" not in ended.err and "denied" not in ended.err, "reading needs no right to write")
+        check("Read-only" not in ended.stderr and "denied" not in ended.stderr, "reading needs no right to write: %s" % ended)
     finally:
         if os.geteuid() == 0:
             subprocess.run(["umount", folder.out], check=True)
         else:
             os.chmod(folder.out, 0o755)
     resumed(folder)
-
-
-@case
-def killed_while_validating_and_exporting():
-    """SIGKILL at instants of a run that validates and saves all the time: what goes on ends as an undisturbed one does."""
-    folder = Folder("killed")
-    folder.write("text/a.txt", "".join("line %d of a text\n" % i for i in range(400)))
-    folder.recipe(TEXT.replace("STEPS", "12").replace('"bytes" }', '"bytes", validation = 0.5 }').replace("every = 50, keep = 2", "every = 3, keep = 2")
-                  .replace("  save", "  validate = { every = 1, start = true },\n  save"))
-    begin = time.monotonic()
-    wanted = whole(folder)
-    seconds = time.monotonic() - begin
-    lines = metrics(folder.out)
-    numbers = random.Random(5)
-    for round in range(6):
-        out = os.path.join(folder.root, "out-%d" % round)
-        run = start("train", folder.path("recipe.lua"), "--out", out)
-        for _ in range(3):
-            try:
-                run.communicate(timeout=numbers.uniform(0.3, 1.1) * seconds)
-            except subprocess.TimeoutExpired:
-                run.kill()
-                run.communicate()
-            if not os.path.exists(os.path.join(out, "run.toml")):
-                break
-            run = start("resume", out)
-        run.communicate(timeout=60)
-        if not os.path.exists(os.path.join(out, "run.toml")):
-            shutil.rmtree(out, ignore_errors=True)
-            trained(galley("train", folder.path("recipe.lua"), "--out", out))
-        trained(galley("resume", out))
-        for part, hash in wanted.items():
-            assert digest(os.path.join(out, part)) == hash, part + "/ differs"
-        assert metrics(out) == lines, "metrics differ"
-        check_no_halves(None, out)
-
-
-def metrics(out):
-    with open(os.path.join(out, "metrics.jsonl")) as file:
-        lines = [json.loads(line) for line in file]
-    for line in lines:
-        assert line.pop("seconds", 0) >= 0, "negative seconds"
-    return lines
 
 
 # --- Memory --------------------------------------------------------------------------------------------------------------------
@@ -551,15 +354,14 @@ def sampling():
     folder.recipe(TEXT.replace("STEPS", "2"))
     trained(galley("train", folder.path("recipe.lua"), "--out", folder.out))
 
-    def sampled(prompt, *more):  # Bytes that this model writes need not be text
-        done = subprocess.run([GALLEY, "sample", folder.out, "--tokens", "5", "--prompt", prompt, *more], stdin=subprocess.DEVNULL, capture_output=True)
-        return Ended(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(), 0)
+    def sampled(prompt, *more):
+        return galley("sample", folder.out, "--tokens", "5", "--prompt", prompt, *more)
     plain = sampled("abcdefgh")
     trained(plain)
-    check(plain, plain.out.startswith("abcdefgh"), "the prompt, and what follows, were expected")
+    check(plain.stdout.startswith("abcdefgh"), "the prompt, and what follows, were expected: %s" % plain)
     check_error(sampled("abcdefgh", "--stop", ""), 2, "--stop", "empty")
     long = sampled("abcdefghi")
-    check(long, long.code == 0 and "the prompt has 9 tokens, but the model sees only the last 8" in long.err and len(long.lines) == 1, "the beginning that is lost must be told of")
+    check(long.returncode == 0 and "the prompt has 9 tokens, but the model sees only the last 8" in long.stderr and len(long.lines) == 1, "the beginning that is lost must be told of: %s" % long)
     shutil.rmtree(os.path.join(folder.out, "state"))
     check_error(sampled("abcdefgh"), 2, folder.out + ": this run has saved nothing yet", hint="first save")
 
@@ -572,13 +374,13 @@ def states_that_are_kept():
     for keep, every, steps in ((2 ** 53, 1, 4), (3, 1, 4), (4, 1, 4), (9, 2, 4), (1, 0, 4), (1, 3, 4)):
         folder = Folder("keep")
         folder.recipe(RECIPE.replace("steps = 3", "steps = %d, save = { every = %d, keep = %d }" % (steps, every, keep)))
-        plan = json.loads(galley("plan", folder.path("recipe.lua"), "--json").out)
+        plan = json.loads(galley("plan", folder.path("recipe.lua"), "--json").stdout)
         sizes[keep, every] = plan["disk"]
     one = sizes[1, 0]
     state = sizes[1, 3] - one
-    assert state > 0
+    check(state > 0, "a second state takes %d bytes" % state)
     for (keep, every), states in {(2 ** 53, 1): 4, (3, 1): 4, (4, 1): 4, (9, 2): 2, (1, 0): 1, (1, 3): 2}.items():
-        assert sizes[keep, every] == one + (states - 1) * state, (keep, every, sizes, state)
+        check(sizes[keep, every] == one + (states - 1) * state, str((keep, every, sizes, state)))
 
 
 @case
@@ -590,8 +392,7 @@ def shares_of_a_peak():
         folder.write("target.toml", "peak_flops = %s\n" % peak)
         ended = galley("train", folder.path("recipe.lua"), "--out", folder.out, "--target", folder.path("target.toml"))
         trained(ended)
-        check(ended, ("% of peak" in ended.out) == shown, "a share of the peak was %sexpected" % ("" if shown else "not "))
+        check(("% of peak" in ended.stdout) == shown, "a share of the peak was %sexpected: %s" % ("" if shown else "not ", ended))
 
 
-if __name__ == "__main__":
-    sys.exit(run_all(sys.argv[1:]))
+finish()

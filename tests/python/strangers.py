@@ -7,7 +7,8 @@ import tomllib
 
 from strangers_kit import *
 
-PLUGINS = os.path.join(os.environ["GALLEY_BINARY"], "tests", "plugins")
+fresh_folder()
+
 OUT_OF_RUN = "leads out of the run's folder"
 
 
@@ -18,15 +19,15 @@ def read(path):
 
 def ends(ended, code, *parts, hint=None, warned=False):
     """As check_error(), behind a line that says that the run is a stranger's."""
-    check(ended, any("has no mark of yours" in line for line in ended.lines[:1]) == warned, "one line was expected of whose run it is: %s" % warned)
+    check(any("has no mark of yours" in line for line in ended.lines[:1]) == warned, "one line was expected of whose run it is: %s: %s" % (warned, ended))
     if warned:
-        check(ended, "--unconfined" in ended.lines[0], "the way to lift it was expected")
+        check("--unconfined" in ended.lines[0], "the way to lift it was expected: %s" % ended)
         ended.lines = ended.lines[1:]
     if code:
         check_error(ended, code, *parts, hint=hint)
     else:
-        check(ended, ended.code == 0 and not ended.lines, "exit code 0 was expected, and no other line")
-    check(ended, SECRET not in ended.out + ended.err, "the secret is told")
+        check(ended.returncode == 0 and not ended.lines, "exit code 0 was expected, and no other line: %s" % ended)
+    check(SECRET not in ended.stdout + ended.stderr, "the secret is told: %s" % ended)
 
 
 # --- Recipes ---------------------------------------------------------------------------------------------------------------------
@@ -69,7 +70,7 @@ def run_within(name):
     if not _made:
         folder.recipe(RUN)
         trained(galley("train", folder.path("recipe.lua"), "--out", folder.out))
-        _made["run"] = os.path.join(WORK, "kept-run")
+        _made["run"] = os.path.abspath("kept-run")
         shutil.rmtree(_made["run"], ignore_errors=True)
         shutil.copytree(folder.out, _made["run"])
         _made["from"] = folder.input
@@ -86,8 +87,7 @@ def run_within(name):
 def uses(folder, command, *more, cwd=None):
     words = [x if x != "exported" else os.path.join(folder.root, "exported") for x in COMMANDS[command]]
     if command == "embed":
-        done = subprocess.run([GALLEY, "embed", folder.out, *more], input=b'"a b"\n', stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=20, cwd=cwd)
-        return Ended(done.returncode, done.stdout.decode(), done.stderr.decode(), 0)
+        return galley("embed", folder.out, *more, input='"a b"\n', cwd=cwd)
     ended = galley(command, folder.out, *words, *more, cwd=cwd or folder.outside)
     shutil.rmtree(os.path.join(folder.root, "exported"), ignore_errors=True)
     return ended
@@ -103,8 +103,8 @@ def runs_of_ones_own():
         if command != "report":
             ends(uses(folder, command, "--confine"), 2, OUT_OF_RUN, hint="without --confine")
     for command in ("predict", *COMMANDS):
-        told = galley(command, "--help").out
-        assert "--confine" in told and "--unconfined" in told and "--plugin-path" in told, command
+        told = galley(command, "--help").stdout
+        check("--confine" in told and "--unconfined" in told and "--plugin-path" in told, command)
     both = uses(folder, "eval", "--confine", "--unconfined")
     ends(both, 2, "--confine and --unconfined")
     ends(galley("eval", folder.path("recipe.lua"), "--unconfined"), 2, "--unconfined applies to a run's directory only")
@@ -119,7 +119,7 @@ def runs_of_ones_own():
         # Where no key can be kept, a run is made all the same, and that is said.
         os.environ["XDG_STATE_HOME"] = folder.path("recipe.lua")
         ended = galley("train", folder.path("recipe.lua"), "--out", folder.out + "-2")
-        check(ended, ended.code == 0 and len(ended.lines) == 1 and "cannot be marked as yours" in ended.lines[0] and "XDG_STATE_HOME" in ended.lines[0], "a warning was expected")
+        check(ended.returncode == 0 and len(ended.lines) == 1 and "cannot be marked as yours" in ended.lines[0] and "XDG_STATE_HOME" in ended.lines[0], "a warning was expected: %s" % ended)
     finally:
         os.environ.pop("XDG_STATE_HOME")
         if state:
@@ -142,7 +142,7 @@ def runs_of_somebody_else():
         os.symlink(os.path.join(out, os.path.basename(name)), os.path.join(folder.out, name))
 
     def named(old, new):
-        assert old in text, old
+        check(old in text, old)
         write(folder.record, text.replace(old, new))
 
     ways = (  # what it is, how it is made, the command that is to refuse it, and parts of what it says
@@ -183,13 +183,10 @@ def runs_of_somebody_else():
         make()
         before = digest(out)
         ended = uses(folder, command)
-        try:
-            check(ended, ended.code in (1, 2) and part in ended.err, "%s: %s was expected" % (name, part))
-            check(ended, SECRET not in ended.out + ended.err, "%s: the secret is told" % name)
-            check(ended, digest(out) == before, "%s: something outside has changed" % name)
-        except AssertionError as problem:
-            raise AssertionError("%s: %s" % (name, problem))
-    assert os.path.exists(state)
+        check(ended.returncode in (1, 2) and part in ended.stderr, "%s: %s was expected: %s" % (name, part, ended))
+        check(SECRET not in ended.stdout + ended.stderr, "%s: the secret is told: %s" % (name, ended))
+        check(digest(out) == before, "%s: something outside has changed: %s" % (name, ended))
+    check(os.path.exists(state), "the run has lost its state")
 
 
 @case
@@ -210,11 +207,11 @@ def a_run_writes_through_no_link():
         os.symlink(precious if name == "metrics.jsonl" else os.path.join(folder.outside, "state"), path)
         before = digest(folder.outside)
         ended = uses(folder, "resume")
-        check(ended, ended.code in (1, 2) and digest(folder.outside) == before, "%s: something outside was written" % name)
+        check(ended.returncode in (1, 2) and digest(folder.outside) == before, "%s: something outside was written: %s" % (name, ended))
         os.remove(path)
         if os.path.exists(away):
             shutil.move(away, path)
-    assert read(metrics).startswith(lines.splitlines()[0])
+    check(read(metrics).startswith(lines.splitlines()[0]), "the metrics of the run have changed")
 
 
 # --- Code ------------------------------------------------------------------------------------------------------------------------
@@ -222,12 +219,12 @@ def a_run_writes_through_no_link():
 def a_run_brings_no_code():
     folder = with_outside("code")
     plug = os.path.join(folder.root, "plug")
-    shutil.copytree(os.path.join(PLUGINS, "claims"), plug)
+    shutil.copytree(os.path.join(TEST_PLUGINS, "claims"), plug)
     folder.recipe(RUN.replace(ADAMW, ADAMW + '  use "claims" { facet = "gradient_dtype", value = "f32" },\n'))
     trained(galley("train", folder.path("recipe.lua"), "--out", folder.out, "--plugin-path", plug))
     record = os.path.join(folder.out, "run.toml")
     text = read(record)
-    assert [x["folder"] for x in tomllib.loads(text)["plugins"] if x["id"] == "claims"] == [plug] and "mark = " in text
+    check([x["folder"] for x in tomllib.loads(text)["plugins"] if x["id"] == "claims"] == [plug] and "mark = " in text, "run.toml names the plugin's folder: %s" % text)
     # What is loaded says so.
     touched = os.path.join(folder.root, "touched")
     library = next(os.path.join(plug, x) for x in sorted(os.listdir(plug)) if x.endswith(".so"))
@@ -251,11 +248,10 @@ def a_run_brings_no_code():
             for command in COMMANDS if place == plug else ("sample", "resume"):
                 ended = uses(folder, command, "--unconfined", cwd=cwd)
                 if command == "report":
-                    check(ended, ended.code == 0 and "needs plugin &#39;claims&#39;" in read(folder.out + "/report.html") or "needs plugin 'claims'" in read(folder.out + "/report.html"),
-                          "the page was to say what is missing")
+                    check(ended.returncode == 0 and "needs plugin &#39;claims&#39;" in read(folder.out + "/report.html") or "needs plugin 'claims'" in read(folder.out + "/report.html"), "the page was to say what is missing: %s" % ended)
                     continue
                 check_error(ended, 2, "this run needs plugin 'claims' 1.0.0, which is not on the plugin path", hint="if you trust what lies where it says: galley %s " % command)
-                check(ended, not os.path.exists(touched), "%r was loaded" % place)
+                check(not os.path.exists(touched), "%r was loaded: %s" % (place, ended))
     # Neither do a recipe, a model and an adapter beside which one lies, in folders of the usual names and in the current one.
     shutil.copytree(folder.path("model"), os.path.join(folder.root, "model"))
     write(os.path.join(folder.root, "adapter", "adapter_config.json"), json.dumps({"peft_type": "CLAIMS", "base_model_name_or_path": folder.path("model")}))
@@ -266,21 +262,20 @@ def a_run_brings_no_code():
         shutil.copytree(plug, os.path.join(folder.root, at), dirs_exist_ok=True)
     for words, code in ((["plan", "recipe.lua"], 2), (["sample", "adapter", *SAMPLE], 2), (["sample", "model", *SAMPLE], 0)):
         ended = galley(*words, cwd=folder.root)
-        check(ended, ended.code == code and (not code or "unknown strategy 'claims'" in ended.err), "nobody has named the plugin's folder")
-        check(ended, not os.path.exists(touched), "what lies beside was loaded")
+        check(ended.returncode == code and (not code or "unknown strategy 'claims'" in ended.stderr), "nobody has named the plugin's folder: %s" % ended)
+        check(not os.path.exists(touched), "what lies beside was loaded: %s" % ended)
     # The command that the hint offers is right, also where the shell would read more into it.
     write_marked(record, text.replace('folder = "%s"' % plug, "folder = %s" % json.dumps(odd)))
     hint = galley("eval", folder.out).lines[1]
     command = hint[hint.index("galley eval"):hint.index(" (or GALLEY_PLUGIN_PATH)")]
     if compiler:
-        done = subprocess.run(["sh", "-c", "exec \"$GALLEY\" " + command[len("galley "):]], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder.root)
-        assert os.path.exists(touched) and not os.path.exists(os.path.join(folder.root, "x")), (command, done.stderr)
+        done = galley("-c", "exec \"$GALLEY\" " + command[len("galley "):], program="sh", cwd=folder.root)
+        check(os.path.exists(touched) and not os.path.exists(os.path.join(folder.root, "x")), str((command, done.stderr)))
         os.remove(touched)
         shutil.move(good, library)
     write(record, text)
     for more, environment in ((["--plugin-path", plug], {}), ([], {"GALLEY_PLUGIN_PATH": "::" + plug})):
-        done = subprocess.run([GALLEY, "eval", folder.out, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ, **environment))
-        ends(Ended(done.returncode, done.stdout.decode(), done.stderr.decode(), 0), 0)
+        ends(galley("eval", folder.out, *more, **environment), 0)
 
 
 # --- Models and adapters ---------------------------------------------------------------------------------------------------------
@@ -307,11 +302,11 @@ def models():
         os.remove(kept)
         os.mkfifo(kept)
         ended = galley("export", model, "--out", folder.out)
-        check(ended, ended.code in (1, 2) and "named pipe" in ended.err, "a named pipe for %s was to be refused" % name)
+        check(ended.returncode in (1, 2) and "named pipe" in ended.stderr, "a named pipe for %s was to be refused: %s" % (name, ended))
         os.remove(kept)
         if away:
             shutil.move(away, kept)
-    assert not os.path.exists(folder.out)
+    check(not os.path.exists(folder.out), "a refused export has left " + folder.out)
 
 
 @case
@@ -329,10 +324,11 @@ def the_cache_of_hugging_face():
     for more in ([], ["--confine"]):
         ends(galley("sample", snapshot, *SAMPLE, *more), 0)
         ends(galley("export", snapshot, "--out", folder.out, *more), 0)
-        assert sorted(os.listdir(folder.out)) == ["config.json", "merges.txt", "model.safetensors", "tokenizer.json"] and not os.path.islink(folder.out + "/merges.txt")
+        there = sorted(os.listdir(folder.out))
+        check(there == ["config.json", "merges.txt", "model.safetensors", "tokenizer.json"] and not os.path.islink(folder.out + "/merges.txt"), "exported files: %s" % there)
         shutil.rmtree(folder.out)
         ends(galley("train", folder.path("recipe.lua"), "--out", folder.out, "--set", "model=" + snapshot, *more), 0)
-        assert os.path.isfile(folder.out + "/model/merges.txt")
+        check(os.path.isfile(folder.out + "/model/merges.txt"), "merges.txt is not beside the model")
         shutil.rmtree(folder.out)
     os.remove(os.path.join(snapshot, "merges.txt"))
     os.symlink(folder.outside + "/model/merges.txt", os.path.join(snapshot, "merges.txt"))
@@ -360,7 +356,7 @@ def adapters():
         os.remove(os.path.join(of, name))
         os.mkfifo(os.path.join(of, name))
         ended = sample("--base", folder.path("model"))
-        check(ended, ended.code in (1, 2) and "named pipe" in ended.err, "a named pipe was to be refused")
+        check(ended.returncode in (1, 2) and "named pipe" in ended.stderr, "a named pipe was to be refused: %s" % ended)
         os.remove(os.path.join(of, name))
         shutil.move(os.path.join(folder.outside, name), os.path.join(of, name))
     link(folder, "model/tokenizer_config.json", folder.outside + "/model/tokenizer_config.json")
@@ -375,7 +371,7 @@ def links_where_something_is_to_be_written():
         os.symlink(to, os.path.join(folder.root, name))
         for words in (["export", folder.path("model")], ["train", folder.path("recipe.lua")]):
             ends(galley(*words, "--out", os.path.join(folder.root, name)), 2, name, "is a link that leads to no directory")
-        assert not os.path.exists(os.path.join(folder.root, "nowhere"))
+        check(not os.path.exists(os.path.join(folder.root, "nowhere")), "something was written through a link that leads nowhere")
     precious = write(os.path.join(folder.root, "precious"), "kept")
     log = os.path.join(folder.out, "arms", "recipe", "seed-1.log")
     other = folder.write("other.lua", RECIPE.replace("1e-3", "2e-3"))
@@ -383,8 +379,8 @@ def links_where_something_is_to_be_written():
     for make in (lambda: os.symlink(precious, log), lambda: os.mkfifo(log)):
         make()
         ended = galley("compare", folder.path("recipe.lua"), other, "--out", folder.out, "--seeds", "1,2")
-        check(ended, ended.code == 1 and "cannot write '%s': it is a" % log in ended.err, "the log was to be refused")
-        assert read(precious) == "kept"
+        check(ended.returncode == 1 and "cannot write '%s': it is a" % log in ended.stderr, "the log was to be refused: %s" % ended)
+        check(read(precious) == "kept", "a file of somebody else was written")
         os.remove(log)
 
 
@@ -402,8 +398,7 @@ def a_comparison_of_somebody_else():
     shutil.move(os.path.join(shared, "compare.json"), os.path.join(folder.outside, "compare.json"))
     os.symlink(os.path.join(folder.outside, "compare.json"), os.path.join(shared, "compare.json"))
     ends(galley("report", shared), 2, "compare.json' leads out of the comparison's folder")
-    assert not os.path.exists(os.path.join(shared, "report.html"))
+    check(not os.path.exists(os.path.join(shared, "report.html")), "a refused report has left a page")
 
 
-if __name__ == "__main__":
-    sys.exit(run_all(sys.argv[1:]))
+finish()

@@ -142,5 +142,5 @@ def refuses(name, make, part, command, more):
     folder = with_outside("ways")
     make(folder)
     ended = refused(folder, 2, part, command=command, more=more)
-    check(ended, SECRET not in ended.err + ended.out, "%s: the secret is told" % name)
-    check(ended, ended.seconds < 10, "%s: it waits" % name)
+    check(SECRET not in ended.stderr + ended.stdout, "%s: the secret is told: %s" % (name, ended))
+    check(ended.seconds < 10, "%s: it waits: %s" % (name, ended))
