@@ -412,7 +412,7 @@ def no_plugins_at_all():
     folder = Folder("no-plugins")
     alone = shutil.copy(program, folder.path("galley"))
     os.mkdir(folder.path("plugins"))
-    check_error(galley("plugins", program=alone), 1, "there is no plugin in '%s'" % folder.path("plugins"), hint="--plugin-path")
+    check_error(galley("plugins", executable=alone), 1, "there is no plugin in '%s'" % folder.path("plugins"), hint="--plugin-path")
 
 
 # --- Ways out of the sandbox ---------------------------------------------------------------------------------------------------

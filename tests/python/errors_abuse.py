@@ -134,7 +134,7 @@ def limit_on_the_stack():
 def stdout_closed():
     folder = Folder("closed-stdout")
     for words in ("plan " + folder.path("recipe.lua"), "plugins", "data " + folder.path("recipe.lua")):
-        check_error(galley("-c", '"$0" $1 >&-', program, words, program="sh"), 1, "stdout is closed", words.split()[0])
+        check_error(galley("-c", '"$0" $1 >&-', program, words, executable="sh"), 1, "stdout is closed", words.split()[0])
 
 
 @case

@@ -163,9 +163,10 @@ def _words(args):
     return [x if isinstance(x, bytes) else str(x) for x in args]
 
 
-def galley(*args, input=None, stdout=subprocess.PIPE, timeout=60, cwd=None, before=None, program=program, **environment):
-    """Runs the program, whatever comes of it; one that takes too long is killed, and has no exit code. `before` is called in the process first."""
-    words, begin = _words([program, *args]), time.monotonic()
+def galley(*args, input=None, stdout=subprocess.PIPE, timeout=60, cwd=None, before=None, executable=None, **environment):
+    """Runs the program, whatever comes of it; one that takes too long is killed, and has no exit code. `before` is called in the process first;
+    `executable` is another program."""
+    words, begin = _words([executable or program, *args]), time.monotonic()
     more = dict(stdin=subprocess.DEVNULL) if input is None else dict(input=input.encode() if isinstance(input, str) else input)
     try:
         r = subprocess.run(words, stdout=stdout, stderr=subprocess.PIPE, timeout=timeout, cwd=cwd, preexec_fn=before, env={**os.environ, **environment}, **more)

@@ -260,7 +260,7 @@ def full_device():
 def stdout_that_is_closed():
     folder = Folder("closed")
     line = '"$0" train "$1" --out "$2" >&- 2>/dev/null'
-    trained(galley("-c", line, program, folder.path("recipe.lua"), folder.out, program="sh"))
+    trained(galley("-c", line, program, folder.path("recipe.lua"), folder.out, executable="sh"))
     there = {name: digest(os.path.join(folder.out, name)) for name in ("model", "state")}
     lines = metrics(folder.out)
     shutil.rmtree(folder.out)

@@ -269,7 +269,7 @@ def a_run_brings_no_code():
     hint = galley("eval", folder.out).lines[1]
     command = hint[hint.index("galley eval"):hint.index(" (or GALLEY_PLUGIN_PATH)")]
     if compiler:
-        done = galley("-c", "exec \"$GALLEY\" " + command[len("galley "):], program="sh", cwd=folder.root)
+        done = galley("-c", "exec \"$GALLEY\" " + command[len("galley "):], executable="sh", cwd=folder.root)
         check(os.path.exists(touched) and not os.path.exists(os.path.join(folder.root, "x")), str((command, done.stderr)))
         os.remove(touched)
         shutil.move(good, library)
