@@ -84,14 +84,15 @@ Status compare(const std::vector<Origin>& then, const std::vector<Origin>& now, 
   };
   std::map<std::pair<std::string, std::string>, std::string> today;
   for (const Origin& o : now) today[{o.kind, o.name}] = o.hash;
+  std::set<std::pair<std::string, std::string>> known;  // a recipe may name a file twice
   for (const Origin& o : then) {
     const auto found = today.find({o.kind, o.name});
     if (found == today.end()) return error(o, "has gone");
     if (found->second != o.hash) return error(o, "has changed");
-    today.erase(found);
+    known.insert({o.kind, o.name});
   }
   for (const Origin& o : now)
-    if (today.contains({o.kind, o.name})) return error(o, "has come");
+    if (!known.contains({o.kind, o.name})) return error(o, "has come");
   return ok();
 }
 

@@ -142,6 +142,18 @@ def data_changed():
 
 
 @case
+def data_named_twice():
+    """A file in two sources, and for validation too, is one file when a run goes on."""
+    text = 'data.text { files = { "text.txt" }, tokenizer = "bytes", validation = "text.txt" }'
+    twice = TEXT.replace("STEPS", "4").replace("every = 50, keep = 2", "every = 2, keep = 3")
+    folder = halfway("twice", re.sub(r"data\s*= .*,", "data = data.mix { %s, %s }," % (text, text), twice), lambda folder: folder.write("text.txt", "some words\n" * 99))
+    resumed(folder)
+    take_back(folder)
+    file = folder.write("text.txt", "other words\n" * 99)
+    not_resumed(folder, "data file '" + file, "has changed")
+
+
+@case
 def tokenizer_changed():
     folder = Folder("tokenizer")
     words = folder.write("text/a.txt", "some words of a text\n" * 50)
