@@ -6,7 +6,8 @@ import os
 import random
 import re
 
-from galley_test import check, finish, fresh_folder, from_config, from_folder, plan, recipe, run, train, use
+from galley_test import case, cases, check, finish, fresh_folder, from_config, from_folder, plan, recipe, run, use
+from steps_kit import planned, trained
 
 fresh_folder()
 seed = int(os.environ.get('GALLEY_TEST_SEED', 1))
@@ -46,27 +47,23 @@ def random_recipe(r, path):
     return recipe(path, from_config(family, **config), 'data.random {}', *uses, batch=r.randint(1, 5), length=r.randint(2, 64), steps=2, seed=r.randint(0, 9))
 
 
-def random_plans():
-    r = random.Random(seed)
-    worst = 1.0
-    for i in range(200):
-        path = random_recipe(r, f'{i}.lua')
-        text = open(path).read()
-        p = plan(path, '--check')  # an exit code other than 0 ends the test
-        for name, x in p['classes'].items():
-            check(x['planned'] <= 1.02 * x['lower_bound'], f'memory {name}: {x["planned"]} bytes planned, {x["lower_bound"]} is the least:\n{text}')
-            worst = max(worst, x['planned'] / max(1, x['lower_bound']))
-        check(p['classes']['host']['planned'] > 4 * p['parameters'], f'the plan has no room for the weights:\n{text}')
-        if i % 10 == 0:
-            trained = train(path, str(i))
-            trained.check_memory(f'seed {seed}, recipe {i}:\n{text}')
-            check(len(trained.steps) == 2, f'{len(trained.steps)} steps:\n{text}')
-            measured = plan(path)['classes']
-            check({k: x['planned'] for k, x in measured.items()} == {k: x['planned'] for k, x in trained.memory['classes'].items()},
-                  f'the run planned otherwise than `galley plan`:\n{text}')
-    print(f'seed {seed}: at most {100 * (worst - 1):.2f} % above the lower bound')
+@cases(range(200))
+def random_plan(i):
+    path = random_recipe(random.Random(f'{seed} {i}'), f'{i}.lua')
+    text = open(path).read()
+    p = planned(path)
+    for name, x in p['classes'].items():
+        check(x['planned'] <= 1.02 * x['lower_bound'], f'memory {name}: {x["planned"]} bytes planned, {x["lower_bound"]} is the least:\n{text}')
+    check(p['classes']['host']['planned'] > 4 * p['parameters'], f'the plan has no room for the weights:\n{text}')
+    if i % 10 == 0:
+        made = trained(path, str(i))
+        check(len(made.steps) == 2, f'{len(made.steps)} steps:\n{text}')
+        measured = plan(path)['classes']
+        check({k: x['planned'] for k, x in measured.items()} == {k: x['planned'] for k, x in made.memory['classes'].items()},
+              f'the run planned otherwise than `galley plan`:\n{text}')
 
 
+@case
 def large_plan():
     os.mkdir('large')
     hidden, inner, layers, vocabulary = 4096, 11008, 32, 32000
@@ -84,6 +81,7 @@ def large_plan():
     check(host['planned'] <= 1.02 * host['lower_bound'], f'{host["planned"]} bytes planned, {host["lower_bound"]} is the least')
 
 
+@case
 def launches():
     """What the plan says of launches is what the last pass's dump has: here the sum before the last norm has no memory, for nothing trained is below the head."""
     llama = from_config('llama', vocab_size=50, hidden_size=24, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=32,
@@ -110,7 +108,4 @@ def launches():
     check(said['bytes_without_memory'] == 3 * gone and said['nodes'] > said['a_step'] > 0, f'launches: {said}')
 
 
-random_plans()
-large_plan()
-launches()
 finish()
