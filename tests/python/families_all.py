@@ -5,5 +5,5 @@ import pathlib
 import runpy
 import sys
 
-sys.argv.append('all')
+sys.argv.append('--all')
 runpy.run_path(str(pathlib.Path(__file__).with_name('families.py')), run_name='__main__')
