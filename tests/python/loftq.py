@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """LoftQ: A and B begin with what weights lose in 4 bit. They, and the weights, are those of a computation here by hand; the error falls with each iteration; what is
 saved goes on; nothing lies in memory twice; and what is refused."""
+import functools
 import json
 import math
 import operator
@@ -10,7 +11,8 @@ import shutil
 import struct
 
 from discrete_kit import discrete
-from galley_test import binary, check, error, finish, fresh_folder, from_config, from_folder, load, norm, plan, recipe, run, train, use
+from galley_test import binary, case, cases, check, error, finish, fresh_folder, from_config, from_folder, load, norm, recipe, require, run, together, use
+from steps_kit import planned, recipes, refused, trained
 
 fresh_folder()
 gpu = ['--device', 'cuda-emulated', '--plugin-path', binary / 'tests' / 'plugins' / 'cuda-emulated']
@@ -31,8 +33,6 @@ def loftq(iterations=None, **more):
 
 
 # ---- By hand ----------------------------------------------------------------------------------------------------------------------------
-
-
 def stored(numbers):
     """What NF4 keeps of numbers, in blocks of 64."""
     bounds = [(a + b) / 2 for a, b in zip(book, book[1:])]
@@ -82,6 +82,18 @@ def by_hand(w, rows, columns, iterations):
 
 
 # ---- The program ------------------------------------------------------------------------------------------------------------------------
+@functools.cache
+def base_of(family):
+    """The folder of a model, and its linear layers."""
+    made = trained(recipe(f'{family}.lua', families[family], 'data.random {}', use('sgd', lr=0.5), **{**entries, 'steps': 3}), family)
+    base = (made.path / 'model').resolve()
+    layers = {n: x for n, x in load(base / 'model.safetensors').items() if is_layer(n, x[1])}
+    require(layers, f'{family} has no linear layers')
+    return base, layers
+
+
+def is_layer(name, shape):
+    return len(shape) == 2 and not any(x in name for x in ('embed', 'wte', 'wpe', 'lm_head'))
 
 
 def of_adapter(folder, weight):
@@ -93,98 +105,119 @@ def of_adapter(folder, weight):
     return made if 'transformer.' not in weight else [made[i * k + c] for c in range(k) for i in range(n)]
 
 
-def begun(name, base, iterations):
+@functools.cache
+def begun(family, iterations):
     """What a run that learns nothing leaves: {weight: (merged, scaling · B·A)}."""
-    path = recipe(f'{name}.lua', from_folder(base), 'data.random {}', nf4, loftq(iterations), still, **entries)
-    run('plan', path, '--check')
-    made = train(path, name)
-    made.check_memory(name)
+    name = f'{family}-{iterations}'
+    path = recipe(f'{name}.lua', from_folder(base_of(family)[0]), 'data.random {}', nf4, loftq(iterations), still, **entries)
+    planned(path)
+    trained(path, name)
     run('export', name, '--merge', '--out', f'{name}-merged')
     merged = load(f'{name}-merged/model.safetensors')
     return {n: (x, of_adapter(name, n)) for n, (_, shape, x) in merged.items() if is_layer(n, shape)}
 
 
-def is_layer(name, shape):
-    return len(shape) == 2 and not any(x in name for x in ('embed', 'wte', 'wpe', 'lm_head'))
+@cases({f'{family}-{iterations}': (family, iterations) for family in families for iterations in (1, 2, 4)})
+def begins(name, what):
+    """The error falls with each iteration; of few, A, B and the weight are those that are computed by hand."""
+    family, iterations = what
+    _, weights = base_of(family)
+    found = begun(family, iterations)
+    check(found.keys() == weights.keys(), f'{found.keys() ^ weights.keys()}')
+    for n, (_, (rows, columns), w) in weights.items():
+        merged, product = found[n]
+        e = error(merged, w)
+        # Of rank 4 of 20 to 32, of noise: what the first four singular values have of it.
+        last = error(stored(w) if iterations == 1 else begun(family, iterations // 2)[n][0], w)
+        check(e < (0.9 if iterations == 1 else 0.999) * last, f'{n} is off by {e}, and was by {last}')
+        if iterations < 4:
+            kept, expected = by_hand(w, rows, columns, iterations)
+            apart = error(product, expected)
+            check(apart < (1e-4 if iterations == 1 else 2e-3), f'B·A of {n} is off by {apart}')
+            apart = error([x - y for x, y in together(merged, product)], kept)
+            check(apart < (1e-6 if iterations == 1 else 1e-3), f'{n} begins {apart} from what 4 bits keep')
+    config = json.loads(pathlib.Path(name, 'adapter/adapter_config.json').read_text())
+    says = (config['init_lora_weights'], config.get('loftq_config'))
+    wanted = (True, None) if iterations == 1 else ('loftq', dict(loftq_bits=4, loftq_iter=iterations))
+    check(says == wanted, f'the configuration says {says}')
 
 
-def begins():
-    for family, model in families.items():
-        run('train', recipe(f'{family}.lua', model, 'data.random {}', use('sgd', lr=0.5), **{**entries, 'steps': 3}), '--out', family)
-        base = pathlib.Path(family, 'model').resolve()
-        weights = {n: x for n, x in load(base / 'model.safetensors').items() if is_layer(n, x[1])}
-        last = {n: error(stored(x), x) for n, (_, _, x) in weights.items()}
-        for iterations in (1, 2, 4):
-            name = f'{family}-{iterations}'
-            found = begun(name, base, iterations)
-            check(found.keys() == weights.keys(), f'{name}: {found.keys() ^ weights.keys()}')
-            for n, (_, (rows, columns), w) in weights.items():
-                merged, product = found[n]
-                e = error(merged, w)
-                # Of rank 4 of 20 to 32, of noise: what the first four singular values have of it.
-                check(e < (0.9 if iterations == 1 else 0.999) * last[n], f'{name}: {n} is off by {e}, and was by {last[n]}')
-                last[n] = e
-                if iterations < 4:
-                    kept, expected = by_hand(w, rows, columns, iterations)
-                    apart = error(product, expected)
-                    check(apart < (1e-4 if iterations == 1 else 2e-3), f'{name}: B·A of {n} is off by {apart}')
-                    apart = error([x - y for x, y in zip(merged, product)], kept)
-                    check(apart < (1e-6 if iterations == 1 else 1e-3), f'{name}: {n} begins {apart} from what 4 bits keep')
-            config = json.loads(pathlib.Path(name, 'adapter/adapter_config.json').read_text())
-            says = (config['init_lora_weights'], config.get('loftq_config'))
-            wanted = (True, None) if iterations == 1 else ('loftq', dict(loftq_bits=4, loftq_iter=iterations))
-            check(says == wanted, f'{name}: the configuration says {says}')
-        here = load(f'{family}-2-merged/model.safetensors')
-        merges = recipe(f'{family}-merges.lua', from_folder(base), 'data.random {}', nf4, loftq(2, merge=True), still, **entries)
-        for device, flags, bound in (('discrete', discrete, 0), ('gpu', gpu, 1e-5)):
-            made = train(merges, f'{family}-{device}', *flags)
-            made.check_memory(f'{family}, {device}')
-            for n, (_, _, there) in load(f'{family}-{device}/model/model.safetensors').items():
-                e = error(there, here[n][2])
-                check(e <= bound, f'{family}: {n} is {e} off on the device {device}')
+DEVICES = {'discrete': (discrete, 0), 'gpu': (gpu, 1e-5)}
 
 
-def goes_on():
-    """A saved adapter is validated as it was in its run, and a run that was cut is one that was not: the weight begins as it did."""
-    base, sgd = pathlib.Path('llama/model').resolve(), use('sgd', lr=0.1)
-    pathlib.Path('text.txt').write_text(' '.join(chr(97 + (i * i) % 23) for i in range(600)))
-    text = 'data.text { files = { arg("text") }, tokenizer = arg("tokenizer"), validation = 0.3 }'
-    flags = ['--set', 'text=text.txt', '--set', 'tokenizer=bytes']
-    run('train', recipe('bytes.lua', from_config('llama', vocab_size=256, hidden_size=32, intermediate_size=40, num_hidden_layers=1, num_attention_heads=4,
-                                                 max_position_embeddings=16), text, use('sgd', lr=0.5), **entries), '--out', 'bytes', *flags)
-    base = from_folder('bytes/model')
+@cases({f'{family}-{device}': (family, device) for family in families for device in DEVICES})
+def begins_elsewhere(name, what):
+    """On other devices with the same numbers."""
+    family, device = what
+    flags, bound = DEVICES[device]
+    begun(family, 2)
+    here = load(f'{family}-2-merged/model.safetensors')
+    merges = recipe(f'{name}.lua', from_folder(base_of(family)[0]), 'data.random {}', nf4, loftq(2, merge=True), still, **entries)
+    there = load(trained(merges, name, *flags).path / 'model/model.safetensors')
+    check(there.keys() == here.keys(), f'{there.keys() ^ here.keys()}')
+    for n, (_, _, x) in there.items():
+        e = error(x, here[n][2])
+        check(e <= bound, f'{n} is {e} off')
 
-    def made(name, *uses, steps=4):
-        return recipe(f'{name}.lua', base, text, *uses, sgd, **{**entries, 'steps': steps}, validate=dict(every=2), save=dict(every=2, keep=2))
 
-    def validated(a_run):
-        return [x['validation_loss'] for x in a_run.lines if 'validation_loss' in x]
+# ---- A saved adapter is validated as it was in its run, and a run that was cut is one that was not: the weight begins as it did ------------------------
+pathlib.Path('text.txt').write_text(' '.join(chr(97 + (i * i) % 23) for i in range(600)))
+text = 'data.text { files = { arg("text") }, tokenizer = arg("tokenizer"), validation = 0.3 }'
+flags = ['--set', 'text=text.txt', '--set', 'tokenizer=bytes']
 
-    losses = set()
-    for iterations in (1, 3):
-        for name, uses in ((f'on-{iterations}', [nf4, loftq(iterations)]), (f'on-{iterations}-dora', [loftq(iterations, dora=True), use('quantize-nf4', double=True)])):
-            whole = train(made(name, *uses), name, *flags)
-            whole.check_memory(name)
-            losses.add(validated(whole)[-1])
-            on = made(f'{name}-path', *(use('lora', path=pathlib.Path(f'{name}/adapter')) if 'lora' in x else x for x in uses), steps=1)
-            loss = json.loads(run('eval', on, '--json', *flags).stdout)['validation_loss']
-            check(abs(loss - validated(whole)[-1]) < 1e-6, f'{name}: validated at {validated(whole)[-1]}, what it saved at {loss}')
-            cut = pathlib.Path(f'{name}-cut')
-            shutil.copytree(name, cut)
-            for x in ('state/step-00000004', 'adapter'):
-                shutil.rmtree(cut / x)
-            run('resume', cut)
-            check((cut / 'adapter/adapter_model.safetensors').read_bytes() == whole.bytes('adapter/adapter_model.safetensors'), f'{name}: resumed to other bytes')
-    check(len(losses) == 4, f'the kinds are all alike: {losses}')
-    # A base that is saved in 4 bit holds what it begins as.
-    saved = train(made('saved', use('quantize-nf4', save=True), loftq(3)), 'saved', *flags)
-    on = recipe('on-saved.lua', from_folder('saved/model'), text, nf4, use('lora', path=pathlib.Path('saved/adapter')), sgd, **entries)
+
+@functools.cache
+def of_bytes():
+    """Recipes on a model of bytes."""
+    model = from_config('llama', vocab_size=256, hidden_size=32, intermediate_size=40, num_hidden_layers=1, num_attention_heads=4, max_position_embeddings=16)
+    base = trained(recipe('bytes.lua', model, text, use('sgd', lr=0.5), **entries), 'bytes', *flags).path / 'model'
+    return recipes(from_folder(base), text, use('sgd', lr=0.1), **{**entries, 'steps': 4}, validate=dict(every=2), save=dict(every=2, keep=2))
+
+
+@functools.cache
+def saved_loss(name, *uses):
+    """The last validation of a run, which is to be that of the adapter that it has saved."""
+    made = trained(of_bytes()(name, *uses), name, *flags)
+    return [x['validation_loss'] for x in made.lines if 'validation_loss' in x][-1]
+
+
+KINDS = {f'{iterations}{kind}': uses for iterations in (1, 3) for kind, uses in (
+    ('', (nf4, loftq(iterations))), ('-dora', (loftq(iterations, dora=True), use('quantize-nf4', double=True))))}
+
+
+@cases(KINDS)
+def goes_on(kind, uses):
+    name = f'on-{kind}'
+    told = saved_loss(name, *uses)
+    on = of_bytes()(f'{name}-path', *(use('lora', path=pathlib.Path(f'{name}/adapter')) if 'lora' in x else x for x in uses), steps=1)
     loss = json.loads(run('eval', on, '--json', *flags).stdout)['validation_loss']
-    check(abs(loss - validated(saved)[-1]) < 1e-6, f'a base in 4 bit: validated at {validated(saved)[-1]}, what it saved at {loss}')
-    said = run('plan', recipe('twice.lua', from_folder('saved/model'), text, nf4, loftq(), sgd, **entries), *flags, code=2).stderr
-    check("the model's weights are quantized already" in said, said)
+    check(abs(loss - told) < 1e-6, f'validated at {told}, what it saved at {loss}')
+    cut = pathlib.Path(f'{name}-cut')
+    shutil.copytree(name, cut)
+    for x in ('state/step-00000004', 'adapter'):
+        shutil.rmtree(cut / x)
+    run('resume', cut)
+    file = 'adapter/adapter_model.safetensors'
+    check((cut / file).read_bytes() == (pathlib.Path(name) / file).read_bytes(), 'resumed to other bytes')
 
 
+@case
+def kinds_differ():
+    losses = {saved_loss(f'on-{kind}', *uses) for kind, uses in KINDS.items()}
+    check(len(losses) == 4, f'the kinds are all alike: {losses}')
+
+
+@case
+def base_in_4_bit():
+    """A base that is saved so holds what it begins as."""
+    told = saved_loss('saved', use('quantize-nf4', save=True), loftq(3))
+    of_saved = recipes(from_folder('saved/model'), text, use('sgd', lr=0.1), **entries)
+    loss = json.loads(run('eval', of_saved('on-saved', nf4, use('lora', path=pathlib.Path('saved/adapter'))), '--json', *flags).stdout)['validation_loss']
+    check(abs(loss - told) < 1e-6, f'validated at {told}, what it saved at {loss}')
+    refused(of_saved('twice', nf4, loftq()), "the model's weights are quantized already", flags=flags)
+
+
+# ---- Memory -----------------------------------------------------------------------------------------------------------------------------------------
 def load_peak(path):
     """The most bytes that lie there at once while loading, but for what lies there all the run, and for what a kernel takes for itself."""
     loads = sum(x.startswith('load[') for x in run('plan', path, '--dump', 'fuse').stdout.splitlines())
@@ -192,47 +225,46 @@ def load_peak(path):
     return max(sum(b - a for a, b, first, last in (map(int, x) for x in lives) if first <= moment <= last) for moment in range(loads))
 
 
+@case
 def memory():
     """While loading, no more than two matrices of one weight and its codes are there, and no weight of the run is there twice."""
     model = from_config('llama', vocab_size=64, hidden_size=128, intermediate_size=256, num_hidden_layers=3, num_attention_heads=2, max_position_embeddings=16)
-    totals = {}
-    for init in ('default', 'loftq'):
-        more = dict(init='loftq', loftq_iter=3) if init == 'loftq' else {}
+    peaks, weights = [], []
+    for init, more in (('default', {}), ('loftq', dict(init='loftq', loftq_iter=3))):
         path = recipe(f'memory-{init}.lua', model, 'data.random {}', nf4, use('lora', rank=rank, **more), use('adamw', lr=1e-3), **{**entries, 'length': 16})
-        run('plan', path, '--check')
-        totals[init] = plan(path)
-        totals[init]['load'] = load_peak(path)
-    host = {k: x['classes']['host'] for k, x in totals.items()}
-    check(host['default']['owners']['weights'] == host['loftq']['owners']['weights'], f'weights: {host}')
+        weights.append(planned(path)['classes']['host']['owners']['weights'])
+        peaks.append(load_peak(path))
+    check(weights[0] == weights[1], f'weights: {weights}')
     one = 4 * 128 * 256
-    check(totals['loftq']['load'] - totals['default']['load'] <= 1.2 * one, f'the peak of loading: {[x["load"] for x in totals.values()]}, one matrix has {one} bytes')
+    check(0 < peaks[0] and peaks[1] - peaks[0] <= 1.2 * one, f'the peak of loading: {peaks}, one matrix has {one} bytes')
 
 
-def refused():
-    lora, llama = loftq(2), families['llama']
-    for uses, parts in (([lora], ['refused.lua:', 'lora: ', 'init = "loftq"', 'q_proj is not stored in 4 bit', 'use "quantize-nf4"']),
-                        ([use('quantize-int8'), lora], ['is not stored in 4 bit']),
-                        ([use('quantize-nf4', skip=['k_proj']), lora], ['k_proj is not stored in 4 bit']),
-                        ([nf4, use('lora', rank=rank, targets='lm_head', init='loftq')], ['lm_head is not stored in 4 bit']),
-                        ([nf4, use('lora', rank=33, init='loftq')], ['rank 33 is more than 32']),
-                        ([nf4, use('lora', rank=rank, loftq_iter=2)], ["'loftq_iter' belongs to init = \"loftq\""]),
-                        ([nf4, loftq(0)], ['loftq_iter'])):
-        said = run('plan', recipe('refused.lua', llama, 'data.random {}', *uses, still, **entries), code=2).stderr
-        for part in parts:
-            check(part in said, f'{part!r} is not in: {said}')
-    for key, value, part in (('loftq_config', dict(loftq_bits=8, loftq_iter=2), '"loftq_bits": 4'),
-                             ('loftq_config', dict(loftq_bits=4, loftq_iter=0.5), 'whole number from 1'), ('loftq_config', None, 'has to be an object')):
-        folder = pathlib.Path('broken')
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree('llama-2/adapter', folder)
-        config = json.loads((folder / 'adapter_config.json').read_text())
-        (folder / 'adapter_config.json').write_text(json.dumps({**config, key: value}))
-        uses = [nf4, use('lora', path=folder)]
-        said = run('plan', recipe('refused.lua', from_folder('llama/model'), 'data.random {}', *uses, still, **entries), code=2).stderr
-        check('adapter_config.json' in said and part in said, f'{part!r} is not in: {said}')
+# ---- What is refused ----------------------------------------------------------------------------------------------------------------------------------
+@cases({
+    'alone': ([loftq(2)], ['refused.lua:', 'lora: ', 'init = "loftq"', 'q_proj is not stored in 4 bit', 'use "quantize-nf4"']),
+    'int8': ([use('quantize-int8'), loftq(2)], ['is not stored in 4 bit']),
+    'skipped': ([use('quantize-nf4', skip=['k_proj']), loftq(2)], ['k_proj is not stored in 4 bit']),
+    'head': ([nf4, use('lora', rank=rank, targets='lm_head', init='loftq')], ['lm_head is not stored in 4 bit']),
+    'rank': ([nf4, use('lora', rank=33, init='loftq')], ['rank 33 is more than 32']),
+    'iterations alone': ([nf4, use('lora', rank=rank, loftq_iter=2)], ["'loftq_iter' belongs to init = \"loftq\""]),
+    'no iteration': ([nf4, loftq(0)], ['loftq_iter']),
+})
+def refuses(_, what):
+    uses, texts = what
+    refused(recipes(families['llama'], 'data.random {}', still, **entries)('refused', *uses), *texts)
 
 
-for test in (begins, goes_on, memory, refused):
-    test()
-    print(test.__name__, flush=True)
+@cases({'bits': (dict(loftq_bits=8, loftq_iter=2), '"loftq_bits": 4'), 'iterations': (dict(loftq_bits=4, loftq_iter=0.5), 'whole number from 1'),
+        'nothing': (None, 'has to be an object')})
+def wrong_configuration(name, what):
+    value, text = what
+    begun('llama', 2)
+    folder = pathlib.Path(f'broken-{name}')
+    shutil.copytree('llama-2/adapter', folder)
+    config = folder / 'adapter_config.json'
+    config.write_text(json.dumps({**json.loads(config.read_text()), 'loftq_config': value}))
+    path = recipes(from_folder(base_of('llama')[0]), 'data.random {}', still, **entries)(f'broken-{name}', nf4, use('lora', path=folder))
+    refused(path, 'adapter_config.json', text)
+
+
 finish()
