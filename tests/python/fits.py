@@ -2,6 +2,7 @@
 """What the README and docs/ say of memory is what the planner says: the table of what fits which card, and the plans that they show. `tests/python/fits.py --update`,
 with the variables of galley_test.py, writes them anew."""
 import concurrent.futures
+import functools
 import json
 import os
 import re
@@ -9,7 +10,7 @@ import shlex
 import subprocess
 import sys
 
-from galley_test import check, finish, program, source, together
+from galley_test import cases, check, finish, program, require, source, together
 
 os.chdir(source)
 update = '--update' in sys.argv
@@ -39,7 +40,6 @@ trained = {'SmolLM2-135M': ['all parameters, F32', 'all parameters, BF16'],
            'Llama-3.2-1B': ['all parameters, F32', 'all parameters, BF16', *seven_of, 'LoRA, F32', *loras],
            'Llama-3.2-3B': ['all parameters, BF16', *seven_of, *loras, 'LoRA beside 4 bit, BF16'],
            'Llama-3-8B': ['all parameters, BF16', *seven_of, *loras, 'LoRA beside 4 bit, BF16']}
-rows = [(model, method, batches[model]) for model, methods_of in trained.items() for method in methods_of]
 
 
 def command(model, method, batch, card):
@@ -85,27 +85,68 @@ for line in between(pages['README.md'], 'fits').splitlines():
     if len(cells) == 5:
         recorded[cells[0], cells[1]] = cells[4]
 
-with concurrent.futures.ThreadPoolExecutor(2) as pool:
-    found = list(pool.map(smallest, rows))
-table = '| model | what is trained | batch | memory | smallest card |\n|---|---|---|---|---|\n'
-commands = ''
-for row, (at, size) in together(rows, found):
-    table += f'| {row[0]} | {row[1]} | {row[2]} × 2,048 | {size:.1f} GiB | {cards[at][1]} |\n'
-    commands += f'| {row[0]} | {row[1]} | {size:.2f} GiB | {cards[at][1]} | `{command(*row, cards[at][0])}` |\n'
-commands = '| model | what is trained | memory | smallest card | command |\n|---|---|---|---|---|\n' + commands
+HEADS = {'README.md': '| model | what is trained | batch | memory | smallest card |\n|---|---|---|---|---|\n',
+         'docs/fits.md': '| model | what is trained | memory | smallest card | command |\n|---|---|---|---|---|\n'}
 
-made = {('README.md', 'fits'): table, ('docs/fits.md', 'fits'): commands}
-# A plan: what the command above it prints, up to the second memory.
-for page in ('README.md', 'docs/plan.md'):
+
+@functools.cache
+def lines_of(model):
+    """The rows of a model in the table of each page."""
+    rows = [(model, method, batches[model]) for method in trained[model]]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(smallest, rows))
+    out = dict.fromkeys(HEADS, '')
+    for row, (at, size) in together(rows, found):
+        out['README.md'] += f'| {row[0]} | {row[1]} | {row[2]} × 2,048 | {size:.1f} GiB | {cards[at][1]} |\n'
+        out['docs/fits.md'] += f'| {row[0]} | {row[1]} | {size:.2f} GiB | {cards[at][1]} | `{command(*row, cards[at][0])}` |\n'
+    return out
+
+
+def rows_on(page, model):
+    return ''.join(x for x in between(pages[page], 'fits').splitlines(keepends=True) if x.startswith(f'| {model} |'))
+
+
+def plan_on(page):
+    """A plan: what the command above it prints, up to the second memory."""
     words = re.search(r'^    (galley plan .*)$', between(pages[page], 'plan'), re.M)
-    if not words:
-        sys.exit(f'FAILED: {page}: no command in <!-- plan -->')
-    plan = planned(words.group(1)).split("\n  memory 'pinned'")[0].rstrip()
-    made[page, 'plan'] = f'    {words.group(1)}\n\n```\n{plan}\n```\n'
-for (page, name), text in made.items():
-    if update:
-        before, after = pages[page].split(f'<!-- {name} -->\n')[0], pages[page].split(f'<!-- /{name} -->\n')[1]
-        pages[page] = f'{before}<!-- {name} -->\n{text}<!-- /{name} -->\n{after}'
-        (source / page).write_text(pages[page])
-    check(between(pages[page], name) == text, f'{page}, <!-- {name} -->, is not what the planner says:\n{text}')
+    require(words, f'{page}: no command in <!-- plan -->')
+    made = planned(words.group(1))
+    require(made, f'{page}: what {words.group(1)} plans does not fit')
+    plan = made.split("\n  memory 'pinned'")[0].rstrip()
+    return f'    {words.group(1)}\n\n```\n{plan}\n```\n'
+
+
+def write(page, name, text):
+    before, after = pages[page].split(f'<!-- {name} -->\n')[0], pages[page].split(f'<!-- /{name} -->\n')[1]
+    pages[page] = f'{before}<!-- {name} -->\n{text}<!-- /{name} -->\n{after}'
+    (source / page).write_text(pages[page])
+
+
+if update:
+    for page, head in HEADS.items():
+        write(page, 'fits', head + ''.join(lines_of(model)[page] for model in trained))
+    for page in ('README.md', 'docs/plan.md'):
+        write(page, 'plan', plan_on(page))
+
+
+@cases(trained)
+def rows(model, _):
+    for page in HEADS:
+        wanted = lines_of(model)[page]
+        check(rows_on(page, model) == wanted, f'{page}, <!-- fits -->, is not what the planner says of {model}:\n{wanted}')
+
+
+@cases(HEADS)
+def nothing_else(page, head):
+    """The table has the rows of these models in this order, and no others."""
+    wanted = head + ''.join(rows_on(page, model) for model in trained)
+    check(between(pages[page], 'fits') == wanted, f'{page}, <!-- fits -->, has other lines than those of its models:\n{wanted}')
+
+
+@cases(['README.md', 'docs/plan.md'])
+def shown(page):
+    wanted = plan_on(page)
+    check(between(pages[page], 'plan') == wanted, f'{page}, <!-- plan -->, is not what the planner says:\n{wanted}')
+
+
 finish()
