@@ -43,10 +43,11 @@ def merged(name, base, what):
     kind = config_of(name)['peft_type'].lower()
     right = loss_of(f'{name}-on', base, of_path(f'{name}/adapter', kind))
     run('export', name, '--merge', '--out', f'{name}-merged')
-    check(json.loads(pathlib.Path(f'{name}-merged/config.json').read_text()).get('tie_word_embeddings') is not None, f'{what}: config.json does not say whether the head is tied')
+    config = json.loads(pathlib.Path(f'{name}-merged/config.json').read_text())
+    check(config.get('tie_word_embeddings') is not None, f'{what}: config.json does not say whether the head is tied')
     there = loss_of(f'{name}-of', pathlib.Path(f'{name}-merged'), data=base)
     check(abs(there - right) < 1e-5 * right, f'{what}: merged {there}, beside the base {right}')
-    return json.loads(pathlib.Path(f'{name}-merged/config.json').read_text()), load(f'{name}-merged/model.safetensors')
+    return config, load(f'{name}-merged/model.safetensors')
 
 
 @case
@@ -108,8 +109,8 @@ t5 = fixtures / 'models/t5-relu-tied'
 
 @cases(['shared', 'encoder', 'decoder'])
 def tables_of_t5(module):
-    refused(of(t5)('table', use('lora', rank=2, targets='q', modules_to_save=module)), "'modules_to_save'", "'shared.weight'", "'encoder.embed_tokens' and 'decoder.embed_tokens'",
-            'except')
+    refused(of(t5)('table', use('lora', rank=2, targets='q', modules_to_save=module)),
+            "'modules_to_save'", "'shared.weight'", "'encoder.embed_tokens' and 'decoder.embed_tokens'", 'except')
 
 
 @case
@@ -127,8 +128,9 @@ def short_names_of_ia3():
     config = config_of('t5-ia3')
     others = [x.split('.ia3_l')[0].removeprefix('base_model.model.') for x, (_, shape, _) in tensors('t5-ia3').items() if shape[1] == 1]
     check(every(x.endswith('.wo') for x in others), f'scaled outputs: {others}')
-    check(not any(x.endswith(word) for x in others for word in config['feedforward_modules']), f'feedforward_modules mean the others, too: {config["feedforward_modules"]}')
-    check(set(config['feedforward_modules']) <= set(config['target_modules']), f'{config}')
+    feedforward = config['feedforward_modules']
+    check(not any(x.endswith(word) for x in others for word in feedforward), f'feedforward_modules mean the others, too: {feedforward}')
+    check(set(feedforward) <= set(config['target_modules']), f'{config}')
     on = run_of('t5-ia3-on', t5, of_path('t5-ia3/adapter', 'ia3'))
     check(on.steps[0][0] < first.steps[0][0], f'it goes on at {on.steps}, from {first.steps}')
 

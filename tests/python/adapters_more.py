@@ -68,7 +68,8 @@ def changed():
     config.write_text(json.dumps({**json.loads(was), 'lora_alpha': 800}))
     for doing, command, flags in (('export', 'export', ['--merge', '--out', 'other']), ('export', 'export', ['--out', 'other']), ('evaluate', 'eval', []),
                                   ('sample', 'sample', ['--prompt', 'a']), ('resume', 'resume', [])):
-        refused('on', f'on: cannot {doing}: the file ', "adapter_config.json' has changed since the run began", 'put the file back as it was', command=command, flags=flags)
+        says = f'on: cannot {doing}: the file ', "adapter_config.json' has changed since the run began", 'put the file back as it was'
+        refused('on', *says, command=command, flags=flags)
     config.write_text(was)
     run('export', 'on', '--merge', '--out', 'again')
     check(pathlib.Path('again/model.safetensors').read_bytes() == pathlib.Path('as-it-was/model.safetensors').read_bytes(), 'exported again: other bytes')
@@ -194,7 +195,11 @@ def all_linear_of_peft():
 def key_of_vera():
     """PyTorch's generator takes the low 32 bits of its seed."""
     run_of('drawn', llama, use('vera', seed=5, rank=4, targets='q_proj', save_projection=False))
-    steps = {key: run_of(f'drawn-{key}', llama, of_path(folder_of(f'drawn-{key}-folder', 'drawn/adapter', projection_prng_key=key), 'vera')).steps for key in (5, 2**40 + 5, 6)}
+
+    def on(key):
+        return run_of(f'drawn-{key}', llama, of_path(folder_of(f'drawn-{key}-folder', 'drawn/adapter', projection_prng_key=key), 'vera')).steps
+
+    steps = {key: on(key) for key in (5, 2**40 + 5, 6)}
     check(steps[5] == steps[2**40 + 5] != steps[6], f'VeRA by key: {steps}')
     config = json.loads(pathlib.Path(f'drawn-{2**40 + 5}', 'adapter/adapter_config.json').read_text())
     check(config['projection_prng_key'] == 2**40 + 5, f'the key is saved as {config["projection_prng_key"]}')

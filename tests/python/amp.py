@@ -8,8 +8,8 @@ import pathlib
 import shutil
 import sys
 
-from galley_test import (batch_of, binary, case, cases, check, every, finish, fixtures, fresh_folder, from_config, from_folder, gradients, load, norm, plan, recipe, run, together,
-                         use)
+from galley_test import (batch_of, binary, case, cases, check, every, finish, fixtures, fresh_folder, from_config, from_folder, gradients, load, norm, plan, recipe, run,
+                         together, use)
 from steps_kit import recipes, refused, trained
 
 folder = pathlib.Path(os.environ.get('GALLEY_TEST_CASES', fixtures)).resolve() / 'models'

@@ -111,7 +111,8 @@ def breaks_its_word(name, what):
 @case
 def decay():
     options = dict(lr=1e-3, weight_decay=0.1)
-    seen, _ = breach('decay', 'decays-wrongly', use('decays-wrongly', **options), words=quick, says=["'decays-wrongly' does not do what it declares", 'the update of ', 'rounding by '])
+    says = "'decays-wrongly' does not do what it declares", 'the update of ', 'rounding by '
+    seen, _ = breach('decay', 'decays-wrongly', use('decays-wrongly', **options), words=quick, says=says)
     check(seen['decays-wrongly']['gradients']['largest'] == 0, seen)
     holds('decay-right', 'decays-wrongly', use('decays-wrongly', factor=1, **options), words=quick)
 
@@ -155,8 +156,8 @@ def padding():
 # ---- A dequantizer that is 2 % off in one block of 64: in kernel and reference alike, or in the kernel alone ----------------------------------
 @case
 def format_in_kernel_and_reference():
-    seen, _ = breach('block', 'wrong-format', use('wrong-format'), use('lora', rank=2), adamw,
-                     says=["'wrong-format' does not do what it declares", "format 'wrong8' does not keep what its manifest promises", 'block 7 of 64 numbers', '% is promised'])
+    seen, _ = breach('block', 'wrong-format', use('wrong-format'), use('lora', rank=2), adamw, says=[
+        "'wrong-format' does not do what it declares", "format 'wrong8' does not keep what its manifest promises", 'block 7 of 64 numbers', '% is promised'])
     check(seen['wrong-format']['gradients']['largest'] < seen['wrong-format']['gradients']['bound'], seen)
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The average of weights: its numbers by formula after each step, its bytes in the plan, steps that are skipped, and what evaluation, sampling, saving and merging make of
-it beside other strategies."""
+"""The average of weights: its numbers by formula after each step, its bytes in the plan, steps that are skipped, and what evaluation, sampling, saving and merging
+make of it beside other strategies."""
 import functools
 import json
 import math
@@ -98,8 +98,8 @@ def bytes_of_averages(name, what):
 
 @case
 def step_that_is_skipped():
-    skips = run_of('skips', use('amp', compute='fp16', init=2.0 ** 24, growth_interval=2), use('ema', decay=0.5, warmup=False), adamw, steps=10, save=dict(every=1, keep=10))
-    kept = states(skips)
+    uses = use('amp', compute='fp16', init=2.0 ** 24, growth_interval=2), use('ema', decay=0.5, warmup=False), adamw
+    kept = states(run_of('skips', *uses, steps=10, save=dict(every=1, keep=10)))
     count = [x['applied steps'][2][0] for x in kept]
     check(len(kept) == 10 and 0 < count[-1] < 10, f'steps that count: {count}')
     for step, (state, wanted) in enumerate(together(kept, averages(kept, 0.5, False)), 1):

@@ -45,8 +45,8 @@ def merged_by_hand(base, adapter, kept):
         rows, columns = shape
         transposed = 'transformer.' in name  # GPT-2's Conv1D: (in, out)
         check((rows, columns) == ((n_in, n_out) if transposed else (n_out, n_in)), f'{name}: {shape}')
-        out[name] = [rounded(w[i * columns + j], kept) + alpha / rank * sum(b[(j if transposed else i) * r + k] * a[k * n_in + (i if transposed else j)] for k in range(r))
-                     for i in range(rows) for j in range(columns)]
+        change = [[alpha / rank * sum(b[o * r + k] * a[k * n_in + i] for k in range(r)) for i in range(n_in)] for o in range(n_out)]
+        out[name] = [rounded(w[i * columns + j], kept) + (change[j][i] if transposed else change[i][j]) for i in range(rows) for j in range(columns)]
     return out
 
 
@@ -114,7 +114,8 @@ def merging(name, what):
         e = error(exact[tensor][2], numbers)
         check(e < 1e-6, f'{name}: {tensor} in F32 is {e:.1e} from W + s B A')
         check(list(saved[tensor][2]) == [rounded(x, base) for x in exact[tensor][2]], f'{name}: {tensor} is not the F32 one, rounded once')
-    check(dtypes(apart.path / 'adapter/adapter_model.safetensors') == {'BF16' if label == 'alone' else 'F32'}, f'{name}: the adapter has another dtype than it is kept in')
+    kept_in = {'BF16' if label == 'alone' else 'F32'}
+    check(dtypes(apart.path / 'adapter/adapter_model.safetensors') == kept_in, f'{name}: the adapter has another dtype than it is kept in')
 
 
 # ---- What a run keeps is what is saved, unless another dtype is asked for ---------------------------------------------------------------------
@@ -222,7 +223,8 @@ def adapter():
     adapter_folder()
     for name in ('adapter_model.safetensors', 'adapter_config.json'):
         same_bytes(f'adapter/{name}', f'gpt2-packed-f32/adapter/{name}', f'{name} is exported otherwise')
-    check(sorted(x.name for x in pathlib.Path('adapter').iterdir()) == ['README.md', 'adapter_config.json', 'adapter_model.safetensors'], 'the folder of an adapter holds more')
+    files = sorted(x.name for x in pathlib.Path('adapter').iterdir())
+    check(files == ['README.md', 'adapter_config.json', 'adapter_model.safetensors'], f'the folder of an adapter holds {files}')
     merging_run(gpt2, 'f32')
     same_bytes('adapter-merged/model.safetensors', 'gpt2-packed-f32-merge/model/model.safetensors', 'an adapter is merged otherwise than the run that made it')
     run('export', 'adapter', '--dtype', 'bf16', '--out', 'adapter-bf16')
@@ -347,7 +349,8 @@ def adapter_on_a_base():
     shape = dict(batch=2, length=32)
     trained(recipe('make-base.lua', tiny, text, sgd, steps=2, **shape), 'make-base')
     shutil.move('make-base/model', 'base')
-    return trained(recipe('on-base.lua', from_folder('base'), text, use('lora', rank=4, alpha=32, targets='all-linear'), use('adamw', lr=2e-2), steps=20, **shape), 'on-base')
+    lora = use('lora', rank=4, alpha=32, targets='all-linear')
+    return trained(recipe('on-base.lua', from_folder('base'), text, lora, use('adamw', lr=2e-2), steps=20, **shape), 'on-base')
 
 
 def sampled(*words):

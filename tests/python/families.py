@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Models that are not decoders of next tokens alone, with strategies: encoders, an encoder with a decoder, ALiBi, windows, gates, fused weights. Each is trained,
-validated, sampled from or embedded with, merged and saved under the references of its ops (families_all.py, which is `--all`: with every strategy and in every dtype). Recomputation
-keeps the bytes, accumulated rows are those of one batch, a run that is resumed is the same to the bit."""
+validated, sampled from or embedded with, merged and saved under the references of its ops (`--all`, which is families_all.py: with every strategy and in every
+dtype). Recomputation keeps the bytes, accumulated rows are those of one batch, a run that is resumed is the same to the bit."""
 import json
 import pathlib
 import sys

@@ -1,21 +1,24 @@
 #!/usr/bin/env python3
-"""What a recipe offers by one_of: every combination is planned as `galley plan` plans it, what differs in kind stays in the table, the first that fits is chosen, and the recipe that is
-written is the one that was chosen."""
+"""What a recipe offers by one_of: every combination is planned as `galley plan` plans it, what differs in kind stays in the table, the first that
+fits is chosen, and the recipe that is written is the one that was chosen."""
 import functools
 import itertools
 import pathlib
 import re
 
-from galley_test import case, cases, check, every, finish, fresh_folder, plan, require, run, source
+from galley_test import case, cases, check, every, finish, fresh_folder, from_config, plan, require, run, source
 from steps_kit import refused, trained
 
 fresh_folder()
-model = 'model { family = "llama", config = { vocab_size = 512, hidden_size = 64, intermediate_size = 128, num_hidden_layers = 3, num_attention_heads = 4, tie_word_embeddings = true } }'
+
+
+def llama(**sizes):
+    return from_config('llama', vocab_size=512, num_hidden_layers=3, num_attention_heads=4, tie_word_embeddings=True, **sizes)
 
 
 def offers(name, entries, more=''):
     path = pathlib.Path(f'{name}.lua')
-    path.write_text(f'{more}return recipe {{\n  model = {model},\n  data = data.random {{}}, steps = 2,\n{entries}}}\n')
+    path.write_text(f'{more}return recipe {{\n  model = {llama(hidden_size=64, intermediate_size=128)},\n  data = data.random {{}}, steps = 2,\n{entries}}}\n')
     return path
 
 
@@ -174,7 +177,7 @@ def kinds(name, *trains):
   one_of {{ {', '.join(f'"{x}"' for x in trains)} }}
 local lr = trains == "adapter" and 2e-4 or 2e-5
 return recipe {{
-  model = model {{ family = "llama", config = {{ vocab_size = 512, hidden_size = 256, intermediate_size = 512, num_hidden_layers = 3, num_attention_heads = 4, tie_word_embeddings = true }} }},
+  model = {llama(hidden_size=256, intermediate_size=512)},
   data = data.random {{}}, steps = 2, batch = 1, length = 32,
   one_of {{ use "amp" {{ compute = "bf16" }}, false }},
   one_of {{ false, use "quantize-nf4" {{ double = true }} }},

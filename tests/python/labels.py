@@ -179,7 +179,8 @@ def wrong_lines(_, what):
 
 @case
 def model_of_texts():
-    path = recipe('text.lua', from_config('llama', **config), 'data.jsonl { files = "lines.jsonl", tokenizer = "bytes" }', use('sgd', lr=0.1), batch=1, length=32, steps=1)
+    data = 'data.jsonl { files = "lines.jsonl", tokenizer = "bytes" }'
+    path = recipe('text.lua', from_config('llama', **config), data, use('sgd', lr=0.1), batch=1, length=32, steps=1)
     trained(path, 'text')
     refused('text', '`galley sample`', command='predict', flags=['--text', 'x'])
 

@@ -106,8 +106,8 @@ def within_backward(name):
     same('in backward', here, trained(path, f'early-{name}-there', *discrete), 'model', state)
 
 
-llama = from_config('llama', vocab_size=97, hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=32)
-of_llama = recipes(llama, 'data.random {}', **entries)
+of_llama = recipes(from_config('llama', vocab_size=97, hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+                               max_position_embeddings=32), 'data.random {}', **entries)
 masters = use('offload-optimizer', min_size=1, masters=True)
 
 
@@ -115,7 +115,8 @@ masters = use('offload-optimizer', min_size=1, masters=True)
         'saved': [saved, use('recompute'), adamw]})
 def with_masters(name, uses):
     """Weights in F32 beside a copy in 16 bit move too, and nothing else changes."""
-    here, there = (trained(of_llama(f'master-{name}-{where}', use('amp'), *more, *uses), f'master-{name}-{where}', *discrete) for where, more in (('here', []), ('there', [masters])))
+    here, there = (trained(of_llama(f'master-{name}-{where}', use('amp'), *more, *uses), f'master-{name}-{where}', *discrete)
+                   for where, more in (('here', []), ('there', [masters])))
     same('masters', here, there, 'model', state)
 
 
@@ -124,7 +125,8 @@ def bytes_of_masters():
     moving = 3 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 96) + 97 * 64  # matrices of blocks, and the head; embeddings are read in F32
     bare, states_only, both = (owners(plan(of_llama('masters', use('amp'), *more, adamw), *discrete), 'weights') for more in ([], [states], [masters]))
     check(bare == states_only and bare['device'] - both['device'] == 4 * moving and both['pinned'] - bare.get('pinned', 0) == 4 * moving, f'masters: {bare}, {both}')
-    refused(of_llama('no-copy', masters, adamw), 'offload-optimizer', "moves masters to 'pinned'", 'no parameter has a copy in 16 bit', 'compute in 16 bit', flags=discrete)
+    refused(of_llama('no-copy', masters, adamw),
+            'offload-optimizer', "moves masters to 'pinned'", 'no parameter has a copy in 16 bit', 'compute in 16 bit', flags=discrete)
 
 
 # ---- Beside kernels ---------------------------------------------------------------------------------------------------------------------------
@@ -179,7 +181,8 @@ def averaged():
     last = [x['validation_loss'] for x in trained(path, 'averaged', *discrete, *text).lines if 'validation_loss' in x][-1]
     loss = json.loads(run('eval', 'averaged', '--json', *plugins).stdout)['validation_loss']
     check(loss == last, f'eval says {loss}, the run {last}')
-    moved, kept = (owners(plan(made(f'averages-{len(more)}', *more, adamw, use('ema', decay=0.5), batch=1, length=8, steps=1), *discrete), 'states')['device'] for more in ([states], []))
+    moved, kept = (owners(plan(made(f'averages-{len(more)}', *more, adamw, use('ema', decay=0.5), batch=1, length=8, steps=1), *discrete), 'states')['device']
+                   for more in ([states], []))
     check(moved < kept / 2, f'{moved} bytes of states on the device, {kept} without offload-optimizer')
 
 

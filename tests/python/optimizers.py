@@ -12,14 +12,15 @@ DATA = 'data.random {}'
 
 # ---- States by formula, at the shape of Llama 3.2 3B -----------------------------------------------------------------------------------
 hidden, layers, inner, vocabulary, kv = 3072, 28, 8192, 128256, 1024
-llama_3b = from_config('llama', vocab_size=vocabulary, hidden_size=hidden, intermediate_size=inner, num_hidden_layers=layers, num_attention_heads=24, num_key_value_heads=8,
-                       head_dim=128, max_position_embeddings=2048, tie_word_embeddings=True)
+llama_3b = from_config('llama', vocab_size=vocabulary, hidden_size=hidden, intermediate_size=inner, num_hidden_layers=layers, num_attention_heads=24,
+                       num_key_value_heads=8, head_dim=128, max_position_embeddings=2048, tie_word_embeddings=True)
 embeddings, norms = vocabulary * hidden, (2 * layers + 1) * hidden
 matrices = layers * (2 * hidden * hidden + 2 * kv * hidden + 3 * inner * hidden)
 counter = 64  # of applied steps: one number, at an address of its own
 of_3b = recipes(llama_3b, DATA, batch=1, length=64, steps=2)
 
-sides = embeddings // hidden + hidden + norms + layers * (3 * (inner + hidden) + 2 * (kv + hidden) + 2 * (hidden + hidden))  # rows and columns of matrices; norms as they are
+# Rows and columns of matrices; norms as they are.
+sides = embeddings // hidden + hidden + norms + layers * (3 * (inner + hidden) + 2 * (kv + hidden) + 2 * (hidden + hidden))
 in_f32, coded = embeddings + norms, matrices * (1 + 4 / 256)  # a code a number, and a magnitude in F32 for 256 of them
 keys_and_values = 2 * layers * kv * hidden
 
@@ -71,7 +72,8 @@ def belongings():
     updates = {(x['by'] or 'frozen').split(' (')[0]: x for x in plan(several)['updates']}
     check(set(updates) == {'adam', 'lion8bit', 'lion8bit, *.bias', 'lion8bit, *.ln_1.*', 'frozen'}, f'updates: {sorted(updates)}')
     check(updates['frozen']['names'] == ['transformer.wpe.weight'] and updates['frozen']['numbers'] == 64 * 128, f'frozen: {updates["frozen"]}')
-    check(updates['lion8bit, *.bias']['parameters'] == 2 * 6 + 1 and 'transformer.h.*.ln_1.bias' in updates['lion8bit, *.bias']['names'], f'biases: {updates["lion8bit, *.bias"]}')
+    biases = updates['lion8bit, *.bias']
+    check(biases['parameters'] == 2 * 6 + 1 and 'transformer.h.*.ln_1.bias' in biases['names'], f'biases: {biases}')
     check(updates['lion8bit, *.ln_1.*']['names'] == ['transformer.h.*.ln_1.weight'], f'the first group that matches holds: {updates["lion8bit, *.ln_1.*"]}')
     text = run('plan', several).stdout
     check('  updates\n' in text and 'they would take' in text and 'transformer.h.*.attn.c_attn.weight' in text, f'the table: {text[:1500]}')
@@ -93,7 +95,8 @@ def wrong_groups(_, what):
 
 @case
 def two_that_name_one_parameter():
-    refused(of_small('twice', use('adam', lr=1e-3, parameters='*.wte.weight'), use('lion', lr=1e-3, parameters='transformer.w*')), "'transformer.wte.weight'", 'adam', 'lion')
+    path = of_small('twice', use('adam', lr=1e-3, parameters='*.wte.weight'), use('lion', lr=1e-3, parameters='transformer.w*'))
+    refused(path, "'transformer.wte.weight'", 'adam', 'lion')
 
 
 @case
@@ -140,7 +143,7 @@ LEVELS = {'here': [], 'v3': ['--target', 'level.toml']}
 
 
 @functools.cache
-def mixed(name, level='here'):
+def mixed(name, level):
     path = recipe(f'{name}.lua', small, text, use('adamw', lr=2e-3), *MIXES[name], batch=4, length=32, steps=60, seed=4, validate=dict(every=30), save=dict(every=60))
     return trained(path, name if level == 'here' else f'{name}-{level}', *LEVELS[level])
 
@@ -148,8 +151,9 @@ def mixed(name, level='here'):
 @cases(MIXES)
 def evaluated(name, uses):
     """A run, and what it has saved, as the run was validated."""
-    last = [x['validation_loss'] for x in mixed(name).lines if 'validation_loss' in x][-1]
-    saved = recipe(f'{name}-saved.lua', f'model {{ path = "{name}/model" }}', text, *(x for x in uses if x == use('amp')), batch=4, length=32, steps=1, validate=dict(every=1))
+    last = [x['validation_loss'] for x in mixed(name, 'here').lines if 'validation_loss' in x][-1]
+    amp = [x for x in uses if x == use('amp')]
+    saved = recipe(f'{name}-saved.lua', f'model {{ path = "{name}/model" }}', text, *amp, batch=4, length=32, steps=1, validate=dict(every=1))
     for what in (name, saved):
         loss = json.loads(run('eval', what, '--json').stdout)['validation_loss']
         # What is saved is weights with their corrections; in a run with bf16, embeddings are read without.
@@ -170,7 +174,7 @@ def near(_, what):
 @case
 def split_on_disk():
     """How a weight and its states are kept."""
-    state = last_state(mixed('both'))
+    state = last_state(mixed('both', 'here'))
     weight = 'transformer.h.0.attn.c_attn.weight'
     kept = [state[weight + x][0] for x in ('', '.correction', '.exp_avg', '.exp_avg.scale', '.exp_avg_sq', '.exp_avg_sq.scale')]
     check(kept == ['BF16', 'I8', 'I8', 'BF16', 'U8', 'BF16'], f'a weight and its states are kept in {kept}')

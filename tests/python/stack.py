@@ -147,7 +147,8 @@ def merged(quantizer):
 @cases(quantizers)
 def tied(quantizer):
     """A table that makes the logits, too, stays as it is; and an adapter on it trains beside what is in few bits."""
-    path = recipes(base_of(True), 'data.random {}', **entries)(f'tied-{quantizer}', use(quantizer), use('lora', rank=4, alpha=8, targets=['all-linear', 'lm_head']), adamw)
+    on_all = use('lora', rank=4, alpha=8, targets=['all-linear', 'lm_head'])
+    path = recipes(base_of(True), 'data.random {}', **entries)(f'tied-{quantizer}', use(quantizer), on_all, adamw)
     code = run('plan', path, '--dump', 'plan').stdout
     tables = re.findall(r' (\S*embed_tokens\S*|lm_head\S*) (\w+)\(\S* weights run', code)
     check([x for x in tables if 'lora' not in x[0]] == [('model.embed_tokens.weight', 'f32')], f'{tables}')
@@ -192,7 +193,8 @@ def as_far_down_as_something_trains(_, what):
     check(any(re.search(rf'layers\.{below}\.self_attn\.o_proj\.weight', x) for x in nodes), f'no gradient comes to layer {below}')
 
 
-ADAPTERS = {'lora': lora, 'dora': use('lora', rank=4, dora=True), 'vera': use('vera', rank=64), 'ia3': use('ia3', targets=['k_proj', 'v_proj', 'down_proj'], feedforward='down_proj')}
+ADAPTERS = {'lora': lora, 'dora': use('lora', rank=4, dora=True), 'vera': use('vera', rank=64),
+            'ia3': use('ia3', targets=['k_proj', 'v_proj', 'down_proj'], feedforward='down_proj')}
 
 
 @cases({f'{quantizer} {name}': (quantizer, adapter) for quantizer in (None, *quantizers) for name, adapter in ADAPTERS.items()})
