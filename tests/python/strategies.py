@@ -2,10 +2,9 @@
 """What each strategy promises, seen from outside: in bytes, in gradients and in what a run leaves behind."""
 import json
 import math
-import shutil
 
-from galley_test import (batch_of, binary, case, cases, check, error, every, finish, fixtures, fresh_folder, from_config, from_folder, gradients, load, norm, plan,
-                         recipe, save, together, use)
+from galley_test import (batch_of, binary, case, cases, check, error, finish, fixtures, fresh_folder, from_config, from_folder, gradients, load, norm, plan, recipe,
+                         save, together, use)
 from steps_kit import planned, recipes, refused, trained
 
 fresh_folder()
