@@ -52,17 +52,6 @@ def seen(folder, logits):
     return [x for i, x in enumerate(numbers) if mask[2][i // shape[-1]]]
 
 
-def check_config(case, folder):
-    """What was said of the model is saved as it was said: 256 is not 256.0, which transformers tells apart. What was null may have its number."""
-    given, saved = (json.loads((x / 'config.json').read_text()) for x in (folder, pathlib.Path(case) / 'model'))
-    changed = {'dtype', 'torch_dtype', 'architectures'}
-    if 'own-head' in case:
-        changed.add('tie_word_embeddings')
-    for key, value in given.items():
-        text = [json.dumps(x, sort_keys=True) for x in (value, saved.get(key))]
-        check(text[0] == text[1] or key in changed or value is None, f'{case}: {key} = {text[0]} is saved as {text[1]}')
-
-
 def model_case(folder):
     case = folder.name
     expect = json.loads((folder / 'expect.json').read_text())
@@ -81,7 +70,6 @@ def model_case(folder):
     check_steps(case, run, adamw['losses'], 1e-5)
     e = error([run.steps[0][1]], [expect['grad_norm']])
     check(e <= 1e-5, f'{case}: grad_norm of step 1 is off by {e:.1e}')
-    check_config(case, folder)
 
 
 def peft_name(name):
