@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # label: all
-"""Each file of a run cut to half, emptied, made something else, and lost: what each command says of it then. Either it says which file is wrong, with the exit code below, or what it gives
-is what the whole run gives. So of a run that is done, one that was stopped, one with an adapter, and a comparison. With each commit, slices.py runs another part."""
+"""Each file of a run cut to half, emptied, made something else, and lost: what each command says of it then. Either it says which file is wrong, with the exit code below,
+or what it gives is what the whole run gives. So of a run that is done, one that was stopped, one with an adapter, and a comparison. With each commit, slices.py runs
+another part."""
 import fnmatch
 import json
 import pathlib
@@ -22,15 +23,16 @@ RUNS = {'done': ('done.lua', gpt2, ()), 'stopped': ('done.lua', gpt2, ('--until'
 for name, (path, model, words) in RUNS.items():
     uses = [use('lora', rank=2, targets=['c_attn'])] if name == 'adapter' else []
     run('train', recipe(path, model, text, *uses, adamw, **entries), '--out', name, *words)
-pathlib.Path('compare.lua').write_text(f'return compare {{ model = {gpt2}, data = {text}, batch = 2, length = 32, steps = 6, validate = {{ every = 3 }}, seeds = {{ 1, 2 }}, '
-                                       'variants = { plain = { use "adamw" { lr = 1e-3 } }, faster = { use "adamw" { lr = 2e-3 } } } }')
+pathlib.Path('compare.lua').write_text(f'return compare {{ model = {gpt2}, data = {text}, batch = 2, length = 32, steps = 6, '
+                                       'validate = { every = 3 }, seeds = { 1, 2 }, variants = { plain = { use "adamw" { lr = 1e-3 } }, faster = { use "adamw" { lr = 2e-3 } } } }')
 run('compare', 'compare.lua', '--out', 'comparison')
 
 DAMAGES = {
     'half': lambda path: path.write_bytes(path.read_bytes()[:path.stat().st_size // 2]), 'empty': lambda path: path.write_bytes(b''),
     'foreign': lambda path: path.write_bytes(b'\x00\xffnothing of this kind\n' * 20), 'lost': lambda path: path.unlink(),
 }
-COMMANDS = {'eval': ('--json',), 'sample': ('--prompt', 'the', '--tokens', 6, '--temperature', 0), 'embed': (), 'export': ('--out', 'x/exported'), 'report': (), 'resume': ()}
+COMMANDS = {'eval': ('--json',), 'sample': ('--prompt', 'the', '--tokens', 6, '--temperature', 0), 'embed': (), 'export': ('--out', 'x/exported'), 'report': (),
+            'resume': ()}
 weights = dict.fromkeys(('eval', 'sample', 'embed', 'export'), 1)
 no_run = dict.fromkeys(COMMANDS, 2)
 
@@ -110,7 +112,8 @@ def damaged(_, what):
 
 
 def compares(name, file, how, command):
-    """Whether the result is that of the whole run. Where the best state is lost, the newest is taken without a word; and where nothing is left to do, a file stays as it is."""
+    """Whether the result is that of the whole run. Where the best state is lost, the newest is taken without a word; and where nothing is left to do, a file stays as it
+    is."""
     if fnmatch.fnmatchcase(file, 'best/*') and how == 'lost':
         return command in ('report', 'resume')
     return command != 'resume' or name == 'stopped' or how == 'lost' or not file.startswith('state/step-00000008/')

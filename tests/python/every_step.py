@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A run that is stopped after any of its steps, and goes on with another number of threads, ends as one that was left alone: the model, the adapter, the state, the best state
-and the metrics, to the byte. Of models of every task, too, and where --poison spoils what no kernel may read."""
+"""A run that is stopped after any of its steps, and goes on with another number of threads, ends as one that was left alone: the model, the adapter, the state, the best
+state and the metrics, to the byte. Of models of every task, too, and where --poison spoils what no kernel may read."""
 import json
 import pathlib
 import shutil
@@ -39,8 +39,8 @@ stacks = {
     'adafactor': stack(use('adafactor', lr=1e-2, beta1=0.9), use('ia3', targets=['k_proj', 'v_proj', 'down_proj']), model=llama),
 }
 # Models of other tasks.
-for task, uses in {'masked': [adamw, use('recompute', every=1)], 'rows': [adamw, use('ema', decay=0.9)], 'several': [use('lion', lr=1e-3)], 'tokens': [adamw, use('accumulate', steps=2)],
-                   'pairs': [use('sgd', lr=1e-2, momentum=0.9)], 'decoder-values': [adamw, use('update-in-backward')],
+for task, uses in {'masked': [adamw, use('recompute', every=1)], 'rows': [adamw, use('ema', decay=0.9)], 'several': [use('lion', lr=1e-3)],
+                   'tokens': [adamw, use('accumulate', steps=2)], 'pairs': [use('sgd', lr=1e-2, momentum=0.9)], 'decoder-values': [adamw, use('update-in-backward')],
                    't5': [use('lora', rank=2, init='olora', dropout=0.1), adamw]}.items():
     model, data = families_kit.cases[task]
     more = dict(target_length=10) if task == 't5' else {}

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # label: all
-"""One validation loss, however it is computed: with rows of 1 to 7 at a time, chunks of the head, ways of packing, accumulation, recomputation and any number of threads, of models of
-every task and kind of data. And what a run says of its last step is what `galley eval` says of the run and of the model that it has saved. With each commit, slices.py runs another part."""
+"""One validation loss, however it is computed: with rows of 1 to 7 at a time, chunks of the head, ways of packing, accumulation, recomputation and any number of threads,
+of models of every task and kind of data. And what a run says of its last step is what `galley eval` says of the run and of the model that it has saved. With each commit,
+slices.py runs another part."""
 import array
 import json
 import pathlib
@@ -27,7 +28,8 @@ more = {
     'a mix': (gpt2, f'data.mix {{ {families_kit.next_data}, {prompts}, weights = {{ 1, 2 }} }}'),
 }
 tasks = {k: v for k, v in {**families_kit.cases, **more}.items() if in_slice()}
-# The losses of tokens are summed in float64 in another order: 5.1e-16 at the most was seen. In another place of its row a document is computed in F32 in other blocks: 2e-9.
+# The losses of tokens are summed in float64 in another order: 5.1e-16 at the most was seen. In another place of its row a document is computed in F32 in other blocks:
+# 2e-9 was.
 SUMS, ROUNDING = 1e-15, 3e-8
 # Where documents are shorter than a row, they may lie in it as they like.
 PACKINGS = {'each in a row': 'packing = "none"', 'by length': 'packing = "none", group_by_length = true', 'tight': 'packing = "best-fit"'}

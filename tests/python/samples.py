@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""galley sample beside what transformers and PEFT continue prompts with (tests/fixtures/sample): the likeliest token after the other, until one ends the text, by models of every
-family that generates, by adapters and by the same merged; with a context that is shorter than the text."""
+"""galley sample beside what transformers and PEFT continue prompts with (tests/fixtures/sample): the likeliest token after the other, until one ends the text, by models of
+every family that generates, by adapters and by the same merged; with a context that is shorter than the text."""
 import gzip
 import json
 import pathlib
@@ -72,8 +72,8 @@ def adapter(name, _):
 
 @case
 def what_is_seen():
-    """The texts show something: many have several tokens (where head and embedding are tied, a model of random numbers soon repeats one), some are ended by one, and without the
-    adapter they are others."""
+    """The texts show something: many have several tokens (where head and embedding are tied, a model of random numbers soon repeats one), some are ended by one, and without
+    the adapter they are others."""
     texts = [what['ids'] for of in expected['cases'].values() for what in of.values()]
     kinds = [len(set(x)) for x in texts]
     check(len(texts) > 140 and sum(x >= 3 for x in kinds) > 60 and sum(x >= 8 for x in kinds) >= 25, f'{kinds}')

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What goes in comes out: the config.json that is saved has each key of the one that was read, with its value and its type (10 is not 10.0, which transformers tells apart), and beside
-these what is listed here. Of every model of tests/fixtures/models, trained for a step, and of other popular models (tests/fixtures/configs), made small."""
+"""What goes in comes out: the config.json that is saved has each key of the one that was read, with its value and its type (10 is not 10.0, which transformers tells
+apart), and beside these what is listed here. Of every model of tests/fixtures/models, trained for a step, and of popular models (tests/fixtures/configs), made small."""
 import json
 import pathlib
 
@@ -46,7 +46,8 @@ def unit(c):
 tied = dict(tie_word_embeddings=True)
 decoder = dict(attention_dropout=0.0, head_dim=share_of_head, num_key_value_heads=heads)
 encoder = dict(tied, problem_type=problem)
-t5 = dict(tied, relative_attention_max_distance=128, num_decoder_layers=lambda c: c['num_layers'], feed_forward_proj='relu', dense_act_fn=unit, is_gated_act=lambda c: 'gated' in c['feed_forward_proj'])
+t5 = dict(tied, relative_attention_max_distance=128, num_decoder_layers=lambda c: c['num_layers'], feed_forward_proj='relu', dense_act_fn=unit,
+          is_gated_act=lambda c: 'gated' in c['feed_forward_proj'])
 ADDED = {
     'gpt2': dict(tied, add_cross_attention=False, scale_attn_by_inverse_layer_idx=False, scale_attn_weights=True),
     'llama': dict(decoder, attention_bias=False, mlp_bias=False), 'mistral': decoder,
@@ -133,7 +134,8 @@ def fixture(name, folder):
 # ---- Popular models, made small ----------------------------------------------------------------------------------------------------------------------
 
 VOCABULARY = 64
-SIZES = dict(dict.fromkeys(('hidden_size', 'n_embd', 'n_embed', 'dim', 'd_model'), 32), **dict.fromkeys(('intermediate_size', 'ffn_dim', 'hidden_dim', 'd_ff', 'n_inner'), 24),
+SIZES = dict(dict.fromkeys(('hidden_size', 'n_embd', 'n_embed', 'dim', 'd_model'), 32),
+             **dict.fromkeys(('intermediate_size', 'ffn_dim', 'hidden_dim', 'd_ff', 'n_inner'), 24),
              **dict.fromkeys(('num_hidden_layers', 'n_layer', 'n_layers', 'num_layers', 'num_decoder_layers'), 2), vocab_size=VOCABULARY,
              **dict.fromkeys(('num_attention_heads', 'n_head', 'n_heads', 'num_heads'), 2), head_dim=8, d_kv=8)
 
@@ -214,12 +216,16 @@ WRITTEN = [
     (gemma2, dict(final_logit_softcapping=None, attn_logit_softcapping=None)),
     (gemma2, dict(final_logit_softcapping=30, attn_logit_softcapping=50), dict(final_logit_softcapping=30.0, attn_logit_softcapping=50.0)),
     ('microsoft/Phi-3-mini-4k-instruct', dict(partial_rotary_factor=1, sliding_window=None)),
-    ('mistralai/Mistral-7B-v0.1', dict(sliding_window=None)), ('Qwen/Qwen2-0.5B', dict(use_sliding_window=True, max_window_layers=0, sliding_window=3), dict(layer_types=['sliding_attention'] * 2)),
+    ('mistralai/Mistral-7B-v0.1', dict(sliding_window=None)),
+    ('Qwen/Qwen2-0.5B', dict(use_sliding_window=True, max_window_layers=0, sliding_window=3), dict(layer_types=['sliding_attention'] * 2)),
     ('openai-community/gpt2', dict(n_inner=None, attn_pdrop=0, embd_pdrop=0.5)), ('EleutherAI/gpt-neo-125m', dict(intermediate_size=40)),
-    ('google-bert/bert-base-uncased', dict(classifier_dropout=None, hidden_dropout_prob=0)), ('google-bert/bert-base-uncased', dict(classifier_dropout=0.5, layer_norm_eps=1e-5)),
-    ('google-t5/t5-small', dict(num_decoder_layers=None, dropout_rate=0), dict(num_decoder_layers=2)), ('google-t5/t5-small', dict(initializer_factor=1), dict(initializer_factor=1.0)),
+    ('google-bert/bert-base-uncased', dict(classifier_dropout=None, hidden_dropout_prob=0)),
+    ('google-bert/bert-base-uncased', dict(classifier_dropout=0.5, layer_norm_eps=1e-5)),
+    ('google-t5/t5-small', dict(num_decoder_layers=None, dropout_rate=0), dict(num_decoder_layers=2)),
+    ('google-t5/t5-small', dict(initializer_factor=1), dict(initializer_factor=1.0)),
     # What nobody reads comes out as it went in, however it is nested.
-    ('openai-community/gpt2', dict(task_specific_params={'a': [1, 1.0, None, {'b': [], 'c': {}, 'd': 'é\n"'}], 'e': 1e300, 'f': -0.0, 'g': 9007199254740993}, license='x')),
+    ('openai-community/gpt2', dict(license='x', task_specific_params={'a': [1, 1.0, None, {'b': [], 'c': {}, 'd': 'é\n"'}], 'e': 1e300, 'f': -0.0,
+                                                                      'g': 9007199254740993})),
 ]
 
 
