@@ -2,6 +2,7 @@
 # label: all
 """What reads a run, beside the run that saves after each step and removes what it saved before: each command takes a state as it was whole, and what would write is
 refused. Two comparisons in one folder at once, and several preparations of the same data. With each commit, slices.py runs another part."""
+import atexit
 import json
 import os
 import pathlib
@@ -22,6 +23,7 @@ def live(name, *uses, model=gpt2, **save):
     path = recipe(f'{name}.lua', model, text, *uses, use('accumulate', steps=400), use('adamw', lr=1e-4), batch=2, length=32, steps=1000000, seed=5,
                   save=dict(every=1, **save), validate=dict(every=1))
     process = start('train', path, '--out', name, env=dict(os.environ, OMP_NUM_THREADS='1'))
+    atexit.register(process.kill)  # however this test ends
     require(until(lambda: any(pathlib.Path(name, 'state').glob('step-*/state.toml')), process), f'{name}: it saves nothing')
     return path, process
 
