@@ -1,5 +1,5 @@
 """Chromium without a screen, for tests of pages: opens files in it, as a phone or a desk, looks at what they log, points and types. It speaks the DevTools protocol
-over two pipes; the standard library only. `chromium()` is None where it is not installed."""
+over two pipes; the standard library only. `chromium()` is None where it is not installed. tests/bench/report.py uses it, too."""
 import base64
 import itertools
 import json
@@ -41,8 +41,9 @@ class Browser:
             os.dup2(11, 4)
 
         self.process = subprocess.Popen(
-            [chromium(), '--headless=new', '--no-sandbox', '--disable-gpu', '--hide-scrollbars', '--disable-dev-shm-usage', '--no-first-run', '--disable-background-networking',
-             f'--user-data-dir={self.folder}', '--remote-debugging-pipe', 'about:blank'], preexec_fn=place, close_fds=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            [chromium(), '--headless=new', '--no-sandbox', '--disable-gpu', '--hide-scrollbars', '--disable-dev-shm-usage', '--no-first-run',
+             '--disable-background-networking', f'--user-data-dir={self.folder}', '--remote-debugging-pipe', 'about:blank'],
+            preexec_fn=place, close_fds=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(to_read)
         os.close(from_write)
         self.out, self.inn, self.rest = to_write, from_read, b''
@@ -90,7 +91,7 @@ class Browser:
                 return answer['result']
             self.events.append(answer)
 
-    def open(self, path, width=1280, height=900, scheme='light', touch=False, fragment=''):
+    def open(self, path, width=1280, height=900, scheme='light', touch=False, fragment='', ready='document.body && document.body.dataset.ready === "yes"'):
         """Opens a file and waits until it says that it is ready."""
         self.call('Emulation.setDeviceMetricsOverride', width=width, height=height, deviceScaleFactor=1, mobile=touch)
         self.call('Emulation.setTouchEmulationEnabled', enabled=touch, maxTouchPoints=2 if touch else 1)
@@ -98,14 +99,20 @@ class Browser:
         self.call('Page.navigate', url='about:blank')
         self.events = []
         self.call('Page.navigate', url=f'file://{os.path.realpath(path)}{fragment}')
-        self.until('document.body && document.body.dataset.ready === "yes"')
+        self.until(ready)
 
-    def until(self, expression, limit=60):
+    def becomes(self, expression, limit=10):
+        """Waits until an expression holds, and says whether it did."""
         end = time.monotonic() + limit
         while not self.run(expression):
             if time.monotonic() > end:
-                raise RuntimeError(f'never true: {expression}; the page said {self.complaints()}')
+                return False
             time.sleep(0.02)
+        return True
+
+    def until(self, expression, limit=60):
+        if not self.becomes(expression, limit):
+            raise RuntimeError(f'never true: {expression}; the page said {self.complaints()}')
 
     def run(self, expression):
         """The value of an expression in the page."""
@@ -131,11 +138,64 @@ class Browser:
                 out.append(f'asked for {params["request"]["url"]}')
         return out
 
+    def painted(self):
+        """Waits until what has changed is painted."""
+        self.run('new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))')
+
+    # ---- Elements
+
+    def text(self, selector):
+        return self.run(f'document.querySelector({json.dumps(selector)}).textContent')
+
+    def box(self, selector):
+        """Left, top, width and height on the screen."""
+        return self.run(f'(() => {{ const r = document.querySelector({json.dumps(selector)}).getBoundingClientRect(); return [r.left, r.top, r.width, r.height]; }})()')
+
+    def show(self, selector):
+        """Scrolls to an element."""
+        self.run(f'document.querySelector({json.dumps(selector)}).scrollIntoView()')
+
+    def press(self, selector, text=None):
+        """Clicks the first of such elements, or the first that has just this text."""
+        found = f'[...document.querySelectorAll({json.dumps(selector)})]'
+        self.run(f'{found}.find((x) => x.textContent === {json.dumps(text)}).click()' if text else f'{found}[0].click()')
+
+    def fill(self, selector, value, event):
+        """Gives a field a value, as somebody who types or chooses."""
+        selector, value, event = map(json.dumps, (selector, value, event))
+        self.run(f'(() => {{ const x = document.querySelector({selector}); x.value = {value}; x.dispatchEvent(new Event({event})); }})()')
+
+    # ---- Hands
+
     def mouse(self, kind, x, y, **more):
         self.call('Input.dispatchMouseEvent', type=kind, x=x, y=y, **more)
 
+    def drag(self, x, y, to_x, steps=5):
+        """Draws the mouse sideways, its left button down."""
+        self.mouse('mousePressed', x, y, button='left', buttons=1, clickCount=1)
+        for i in range(1, steps + 1):
+            self.mouse('mouseMoved', x + (to_x - x) * i / steps, y, button='left', buttons=1)
+        self.mouse('mouseReleased', to_x, y, button='left', clickCount=1)
+
     def touch(self, kind, *points):
         self.call('Input.dispatchTouchEvent', type=kind, touchPoints=[{'x': x, 'y': y, 'id': i} for i, (x, y) in enumerate(points)])
+
+    def tap(self, x, y):
+        self.touch('touchStart', (x, y))
+        self.touch('touchEnd')
+
+    def spread(self, x, y, distance, steps=5):
+        """Two fingers beside a place move apart by so much each."""
+        self.touch('touchStart', (x - 20, y), (x + 20, y))
+        for i in range(1, steps + 1):
+            self.touch('touchMove', (x - 20 - distance * i / steps, y), (x + 20 + distance * i / steps, y))
+        self.touch('touchEnd')
+
+    def swipe_up(self, x, y, distance, steps=11):
+        self.touch('touchStart', (x, y))
+        for i in range(1, steps + 1):
+            self.touch('touchMove', (x, y - distance * i / steps))
+        self.touch('touchEnd')
 
     def picture(self, path, whole=True):
         """A screenshot of the whole page."""
