@@ -2,27 +2,28 @@
 """What the pages say is what the program does: every key of a recipe, every data source and schedule, every command and flag, the strategies' exactness, links, and
 the command lines in README.md and docs/. `tests/python/pages.py --update`, with the variables of galley_test.py, writes docs/strategies.md and the tables of
 docs/recipes.md anew."""
+import functools
 import json
-import os
 import pathlib
 import re
 import shlex
-import subprocess
 import sys
 import tomllib
 
-from galley_test import check, finish, fresh_folder, program, source
+from galley_test import case, cases, check, finish, fresh_folder, run, source
 
 fresh_folder()
 
 
-def galley(*words):
-    ran = subprocess.run([program, *words], capture_output=True, text=True, timeout=60)
-    return ran.returncode, ran.stdout, ran.stderr
-
-
 def page(name):
     return (source / name).read_text()
+
+
+def is_page(name, text):
+    """Whether the page has just this text, which --update writes there."""
+    if '--update' in sys.argv:
+        (source / name).write_text(text)
+    check(page(name) == text, f'{name} is not what the program says: tests/python/pages.py --update')
 
 
 def sections(text):
@@ -52,12 +53,11 @@ def formatted(text, quote=''):
     return re.sub(code, lambda x: f'`{x[1]}`' if x[1] else f'`{quote}{x[2]}{quote}`', text).replace('|', '\\|')
 
 
+@functools.cache
 def declared():
     """{name: its block of the page}, in the program's order."""
     out = {}
-    code, printed, _ = galley('recipe')
-    check(code == 0, 'galley recipe fails')
-    for name, summary, written, rest in re.findall(r'^  (\S+) - (.*)\n    (.*)\n((?:\n(?:    .*\n)+)?)', printed, re.M):
+    for name, summary, written, rest in re.findall(r'^  (\S+) - (.*)\n    (.*)\n((?:\n(?:    .*\n)+)?)', run('recipe').stdout, re.M):
         out[name] = f'`{written}`: {formatted(summary)}.\n'
         rows = re.findall(r'^    (\w+) +(.*)\n +(.*); (.*)$', rest, re.M)
         check(2 * len(rows) == rest.strip('\n').count('\n') + bool(rest.strip()), f'galley recipe {name}: not every line was understood')
@@ -67,56 +67,90 @@ def declared():
             default = {'optional': '–'}.get(default, formatted(re.sub('^default ', '', default), '"'))
             kind, meaning = formatted(kind, '"'), formatted(meaning[0].upper() + meaning[1:])
             out[name] += f'| `{key}` | {kind} | {default} | {meaning}. |\n'
+    check(len(out) > 15, f'galley recipe declares {sorted(out)}')
     return out
 
 
-blocks = declared()
-headings = dict(recipe='Keys of a recipe', compare='Comparison', model='Model', validate='Validation', save='Saving', budget='Budget')
-text = page('docs/recipes.md')
-for name, block in blocks.items():
-    heading = headings.get(name, name)
-    found = re.search(rf'^(#+ {re.escape(heading)}\n\n)(`.*\n(?:\n(?:\|.*\n)+)?)?', text, re.M)
-    if check(found, f'docs/recipes.md has no heading {heading}'):
-        text = text[:found.start()] + found[1] + block + '\n' + text[found.end():].lstrip('\n')
-if '--update' in sys.argv:
-    (source / 'docs/recipes.md').write_text(text)
-check(page('docs/recipes.md') == text, 'docs/recipes.md is not what galley recipe says: tests/python/pages.py --update')
-recipes = sections(text)
+HEADINGS = dict(recipe='Keys of a recipe', compare='Comparison', model='Model', validate='Validation', save='Saving', budget='Budget')
 
-pathlib.Path('recipe.lua').write_text('local n = {} for k in pairs(data) do n[#n + 1] = "data." .. k end\n'
-                                      'for k in pairs(_G) do n[#n + 1] = k end error(table.concat(n, " "))')
-names = re.search(r'recipe\.lua:2: (.*)', galley('plan', 'recipe.lua')[2]).group(1).split()
-kinds = [x for x in names if x.startswith('data.')]
-lua = {'_G', '_VERSION', 'assert', 'error', 'getmetatable', 'ipairs', 'math', 'next', 'pairs', 'pcall', 'rawequal', 'rawget', 'rawlen', 'rawset', 'select',
+
+@case
+def recipes():
+    text = page('docs/recipes.md')
+    for name, block in declared().items():
+        heading = HEADINGS.get(name, name)
+        found = re.search(rf'^(#+ {re.escape(heading)}\n\n)(`.*\n(?:\n(?:\|.*\n)+)?)?', text, re.M)
+        if check(found, f'docs/recipes.md has no heading {heading}'):
+            text = text[:found.start()] + found[1] + block + '\n' + text[found.end():].lstrip('\n')
+    is_page('docs/recipes.md', text)
+
+
+LUA = {'_G', '_VERSION', 'assert', 'error', 'getmetatable', 'ipairs', 'math', 'next', 'pairs', 'pcall', 'rawequal', 'rawget', 'rawlen', 'rawset', 'select',
        'setmetatable', 'string', 'table', 'tonumber', 'tostring', 'type'}
-functions = [x for x in names if x not in kinds and x not in lua]
-same('Functions', first_cells(recipes['Functions']), functions)
-schedules = sorted(set(functions) - {'recipe', 'compare', 'one_of', 'model', 'data', 'use', 'arg', 'require'})
-same('galley recipe', [x for x in blocks if x not in headings], kinds + schedules)
-same('headings', [x for x in recipes if x.startswith('data.') or x in functions], kinds + schedules)
+LISTING = """local n = {} for k in pairs(data) do n[#n + 1] = "data." .. k end
+for k in pairs(_G) do n[#n + 1] = k end error(table.concat(n, " "))"""
+
+
+@case
+def functions_of_recipes():
+    """What a recipe can call, as a recipe itself lists it."""
+    pathlib.Path('recipe.lua').write_text(LISTING)
+    names = re.search(r'recipe\.lua:2: (.*)', run('plan', 'recipe.lua', code=2).stderr)[1].split()
+    kinds = [x for x in names if x.startswith('data.')]
+    functions = [x for x in names if x not in kinds and x not in LUA]
+    schedules = sorted(set(functions) - {'recipe', 'compare', 'one_of', 'model', 'data', 'use', 'arg', 'require'})
+    written = sections(page('docs/recipes.md'))
+    same('Functions', first_cells(written['Functions']), functions)
+    same('galley recipe', [x for x in declared() if x not in HEADINGS], kinds + schedules)
+    same('headings', [x for x in written if x.startswith('data.') or x in functions], kinds + schedules)
+
 
 # ---- Commands ---------------------------------------------------------------------------------------------------------------------------
 
-commands = dict(re.findall(r'^  galley ([a-z]+)( \S+)?  ', galley('--help')[1], re.M))
-flags = {}  # command: {flag: whether it takes a value}
-for command in commands:
-    text = galley(command, '--help')[1]
-    flags[command] = {flag: bool(value) for flag, value in re.findall(r'^  (--[a-z-]+)( \S+)?  ', text, re.M)}
-targets = sorted(x.stem for x in (source / 'models/targets').glob('*.toml'))
-check(', '.join(targets) + ', or a TOML file' in galley('plan', '--help')[1], 'galley plan --help does not list the targets that ship')
-reference = sections(page('docs/commands.md'))
-same('commands', [x.split()[1] for x in reference if x.startswith('galley ')], commands)
-for command, known in flags.items():
-    written = [x.split()[0] for x in first_cells(reference[f'galley {command}'].split('\n### ')[0]) if x.startswith('--')]
-    same(f'galley {command}', written, known)
-for name in ('README.md', 'docs/commands.md'):
-    table = [x.split()[1] for x in first_cells(page(name)) if re.match(r'galley \w+ ?[A-Z\[]*', x) and x.split()[1] in commands]
-    check(set(commands) <= set(table), f'{name}: its table lacks {set(commands) - set(table)}')
+
+@functools.cache
+def commands():
+    found = dict(re.findall(r'^  galley ([a-z]+)( \S+)?  ', run('--help').stdout, re.M))
+    check(len(found) > 10, f'galley --help has the commands {sorted(found)}')
+    return found
+
+
+@functools.cache
+def help_of(command):
+    return run(command, '--help').stdout
+
+
+@functools.cache
+def flags_of(command):
+    """{flag: whether it takes a value}."""
+    return {flag: bool(value) for flag, value in re.findall(r'^  (--[a-z-]+)( \S+)?  ', help_of(command), re.M)}
+
+
+@case
+def targets():
+    names = sorted(x.stem for x in (source / 'models/targets').glob('*.toml'))
+    check(len(names) > 2 and ', '.join(names) + ', or a TOML file' in help_of('plan'), 'galley plan --help does not list the targets that ship')
+
+
+@case
+def flags_of_commands():
+    reference = sections(page('docs/commands.md'))
+    same('commands', [x.split()[1] for x in reference if x.startswith('galley ')], commands())
+    for command in commands():
+        written = [x.split()[0] for x in first_cells(reference[f'galley {command}'].split('\n### ')[0]) if x.startswith('--')]
+        same(f'galley {command}', written, flags_of(command))
+
+
+@cases(['README.md', 'docs/commands.md'])
+def table_of_commands(name):
+    table = {x.split()[1] for x in first_cells(page(name)) if re.match(r'galley \w+ ?[A-Z\[]*', x)}
+    check(set(commands()) <= table, f'{name}: its table lacks {set(commands()) - table}')
+
 
 # ---- Strategies: the manifests are the reference ---------------------------------------------------------------------------------------
 
-said = {'bits': 'exact to the bit', 'rounding': 'exact to rounding', 'approximate': 'approximate'}
-types = dict(integer='integer', number='number', boolean='boolean', string='string', path='path', choice='', numbers='list of numbers', strings='list of strings',
+SAID = {'bits': 'exact to the bit', 'rounding': 'exact to rounding', 'approximate': 'approximate'}
+TYPES = dict(integer='integer', number='number', boolean='boolean', string='string', path='path', choice='', numbers='list of numbers', strings='list of strings',
              bytes='amount of memory, such as `"6GiB"`', tables='list of tables')
 
 
@@ -130,39 +164,44 @@ def shown(value):
 
 def option_row(o):
     choices = ' or '.join(f'`"{x}"`' for x in o.get('choices', []))
-    kind = ' or '.join(x for x in (types[o['type']], choices) if x) + (f' in {o["range"]}' if 'range' in o else '')
+    kind = ' or '.join(x for x in (TYPES[o['type']], choices) if x) + (f' in {o["range"]}' if 'range' in o else '')
     kind += ', or a [schedule](recipes.md#schedules)' if o.get('schedule') else ''
     default = 'required' if o.get('required') else shown(o['default']) if 'default' in o else '–'
     fields = ''.join(option_row(dict(field, name=f'{o["name"]}[].{field["name"]}')) for field in o.get('field', []))
     return f'| `{o["name"]}` | {kind} | {default} | {o["description"]} |\n' + fields
 
 
-def against(strategy):
-    text = held.get(strategy['name'])
-    return f'- Held against: {text}.\n' if text else ''
+@functools.cache
+def strategies():
+    """[(name, what the manifest says)], by name."""
+    found = sorted((x['name'], x) for manifest in (source / 'plugins').glob('*/plugin.toml') for x in tomllib.loads(manifest.read_text()).get('strategy', []))
+    check(len(found) > 20, f'the manifests have {len(found)} strategies')
+    return found
 
 
-def strategies_page(strategies):
+@case
+def page_of_strategies():
+    against = {x['name']: x.get('against') for plugin in json.loads(run('plugins', '--json').stdout) for x in plugin.get('strategies', [])}
     text = ('# Strategies\n\nA recipe uses a strategy by `use "NAME" { option = value, … }`. `galley plugins NAME` prints the same. This page is written from the '
-            'manifests in\n`plugins/` by `tests/python/pages.py --update`. *Exactness* compares the result with the strategy\'s definition;\n[galley certify](certify.md) holds it against a recipe.\n')
-    for name, x in strategies:
-        text += f'\n## {name}\n\n{x["summary"]}.\n\n- Exactness: {said[x["exactness"]]}.\n{against(x)}- Source: {x["source"]}.\n\n'
+            'manifests in\n`plugins/` by `tests/python/pages.py --update`. *Exactness* compares the result with the strategy\'s definition;\n'
+            '[galley certify](certify.md) holds it against a recipe.\n')
+    for name, x in strategies():
+        held = f'- Held against: {against[name]}.\n' if against.get(name) else ''
+        text += f'\n## {name}\n\n{x["summary"]}.\n\n- Exactness: {SAID[x["exactness"]]}.\n{held}- Source: {x["source"]}.\n\n'
         text += '| option | type | default | meaning |\n|---|---|---|---|\n' + ''.join(map(option_row, x.get('option', [])))
-    return text
+    is_page('docs/strategies.md', text)
 
 
-held = {x['name']: x.get('against') for plugin in json.loads(galley('plugins', '--json')[1]) for x in plugin.get('strategies', [])}
-strategies = sorted((x['name'], x) for manifest in (source / 'plugins').glob('*/plugin.toml') for x in tomllib.loads(manifest.read_text()).get('strategy', []))
-if '--update' in sys.argv:
-    (source / 'docs/strategies.md').write_text(strategies_page(strategies))
-check(page('docs/strategies.md') == strategies_page(strategies), 'docs/strategies.md is not what the manifests say: tests/python/pages.py --update')
-known = {name: said[x['exactness']] for name, x in strategies}
-written = dict(re.findall(r'^\| `"([\w-]+)"` \|.*\| ([a-z ]+) \|$', sections(page('README.md'))['Strategies'], re.M))
-check(written == known, f'exactness: the README says {written}, the manifests {known}')
+@case
+def exactness():
+    known = {name: SAID[x['exactness']] for name, x in strategies()}
+    written = dict(re.findall(r'^\| `"([\w-]+)"` \|.*\| ([a-z ]+) \|$', sections(page('README.md'))['Strategies'], re.M))
+    check(written == known, f'exactness: the README says {written}, the manifests {known}')
+
 
 # ---- Links and command lines ------------------------------------------------------------------------------------------------------------
 
-pages = sorted(x for x in source.rglob('*.md') if not {'build', 'runs', '.git', '.cache'} & set(x.relative_to(source).parts))
+PAGES = {str(x.relative_to(source)): x for x in sorted(source.rglob('*.md')) if not {'build', 'runs', '.git', '.cache'} & set(x.relative_to(source).parts)}
 
 
 def anchors(text):
@@ -170,64 +209,92 @@ def anchors(text):
     return {re.sub(r'[^\w\- ]', '', x.lower()).replace(' ', '-') for x in re.findall(r'^#+ (.*)$', plain, re.M)}
 
 
-def check_line(where, line):
-    """Is it a command line that the program would take?"""
-    try:
-        words = shlex.split(re.sub(r'\\\|', '|', line), comments=True)
-    except ValueError:
-        return check(False, f'{where}: {line}')
-    if len(words) < 2 or words[1] in ('COMMAND', '--help', '--version'):
-        return None
-    if not check(words[1] in commands, f'{where}: no such command: {line}'):
-        return None
-    known, at = flags[words[1]], 2
-    positional = 0
-    while at < len(words) and words[at] not in ('|', '&&', ';', '>'):
-        flag, _, value = words[at].partition('=')
-        if flag.startswith('--') and flag != '--help':
-            check(flag in known, f'{where}: {words[1]} has no {flag}: {line}')
-            at += known.get(flag, False) and not value and len(words) > at + 1
-        positional += not flag.startswith('--')
-        at += 1
-    # A script takes what is given to it; modules that it requires may ask for more.
-    script = next((source / x for x in words[2:] if re.fullmatch(r'scripts/\w+\.lua', x)), None)
-    if script and script.exists():
-        asked = set(re.findall(r'arg\s*\(?\s*"([^"]+)"', script.read_text())) | {'seed', 'split', 'variant', 'choices', 'control', 'budget'}
-        given = {words[i + 1].partition('=')[0] for i, x in enumerate(words[:-1]) if x == '--set'}
-        check(given <= asked, f'{where}: {script.name} has no argument {sorted(given - asked)}: {line}')
-    return check(positional <= 1 or words[1] in ('compare', 'report'), f'{where}: more than one argument: {line}')
-
-
-count = 0
-for path in pages:
-    text, name = path.read_text(), path.relative_to(source)
+@cases(PAGES)
+def links(name, path):
+    text = path.read_text()
+    check(text.strip(), f'{name} is empty')
     for link in re.findall(r'\]\(([^)\s]+)\)', text):
         if re.match(r'[a-z]+:', link):
             continue
         target, _, anchor = link.partition('#')
         to = (path.parent / target).resolve() if target else path
-        check(to.exists(), f'{name}: the link {link} leads nowhere')
+        check(to.exists(), f'the link {link} leads nowhere')
         if anchor and to.suffix == '.md':
-            check(anchor in anchors(to.read_text()), f'{name}: {link}: there is no such heading')
+            check(anchor in anchors(to.read_text()), f'{link}: there is no such heading')
+    for script in re.findall(r'(?:^|[ `(])(scripts/\w+\.lua)', text):
+        check((source / script).exists(), f'there is no {script}')
+
+
+def check_flags(what, words):
+    """What is said behind `galley COMMAND`: flags that it has, and one argument, where it does not take several."""
+    known, positional, at = flags_of(words[1]), 0, 2
+    while at < len(words) and words[at] not in ('|', '&&', ';', '>'):
+        flag, _, value = words[at].partition('=')
+        if flag.startswith('--') and flag != '--help':
+            check(flag in known, f'{what}: {words[1]} has no {flag}')
+            at += known.get(flag, False) and not value and len(words) > at + 1
+        positional += not flag.startswith('--')
+        at += 1
+    check(positional <= 1 or words[1] in ('compare', 'report'), f'{what}: more than one argument')
+
+
+def check_sets(what, words):
+    """A script takes what is given to it; modules that it requires may ask for more."""
+    script = next((source / x for x in words[2:] if re.fullmatch(r'scripts/\w+\.lua', x)), None)
+    if script and script.exists():
+        asked = set(re.findall(r'arg\s*\(?\s*"([^"]+)"', script.read_text())) | {'seed', 'split', 'variant', 'choices', 'control', 'budget'}
+        given = {words[i + 1].partition('=')[0] for i, x in enumerate(words[:-1]) if x == '--set'}
+        check(given <= asked, f'{what}: {script.name} has no argument {sorted(given - asked)}')
+
+
+def check_line(where, line):
+    """Is it a command line that the program would take?"""
+    what = f'{where}: {line}'
+    try:
+        words = shlex.split(re.sub(r'\\\|', '|', line), comments=True)
+    except ValueError as problem:
+        check(False, f'{what}: {problem}')
+        return
+    if len(words) < 2 or words[1] in ('COMMAND', '--help', '--version'):
+        return
+    if check(words[1] in commands(), f'{what}: no such command'):
+        check_flags(what, words)
+        check_sets(what, words)
+
+
+def command_lines(text):
     lines = [x.strip() for x in re.findall(r'^(?: {4,}|\$ )(galley .*)$', text, re.M)]
     lines += [x for block in re.findall(r'^```\w*\n(.*?)^```', text, re.M | re.S) for x in re.findall(r'^(galley .*)$', block, re.M)]
-    lines += re.findall(r'`(galley [^`]+)`', text)
-    count += len(lines)
-    for line in lines:
-        check_line(name, line)
-    for script in re.findall(r'(?:^|[ `(])(scripts/\w+\.lua)', text):
-        check((source / script).exists(), f'{name}: there is no {script}')
-examples = {command: re.findall(r'^  (galley .*)$', galley(command, '--help')[1].partition('Example')[2], re.M) for command in commands}
-check(sum(map(len, examples.values())) > 15, f'{sum(map(len, examples.values()))} examples in help texts')
-for command, lines in examples.items():
-    for line in lines:
-        check_line(f'galley {command} --help', re.split(r' {3,}', line)[0])
-check(count > 40, f'only {count} command lines were found')
-for script in (source / 'scripts').glob('*.lua'):
-    for line in re.findall(r'^--   (galley .*?)(?: {6,}.*)?$', script.read_text(), re.M):
-        check_line(script.name, line)
-    check(script.name in page('README.md'), f'the README does not name scripts/{script.name}')
+    return lines + re.findall(r'`(galley [^`]+)`', text)
 
-# The quickstart is what `make quickstart` types.
-check('make quickstart' in page('README.md') and 'scripts/quickstart.lua --set text=.' in page('Makefile'), 'the quickstart is another one')
+
+@case
+def command_lines_of_pages():
+    lines = [(name, x) for name, path in PAGES.items() for x in command_lines(path.read_text())]
+    check(len(lines) > 40 and len(PAGES) > 20, f'only {len(lines)} command lines were found in {len(PAGES)} pages')
+    for name, line in lines:
+        check_line(name, line)
+
+
+@case
+def examples_of_commands():
+    lines = [(command, x) for command in commands() for x in re.findall(r'^  (galley .*)$', help_of(command).partition('Example')[2], re.M)]
+    check(len(lines) > 15, f'{len(lines)} examples in help texts')
+    for command, line in lines:
+        check_line(f'galley {command} --help', re.split(r' {3,}', line)[0])
+
+
+@cases({x.name: x for x in sorted((source / 'scripts').glob('*.lua'))})
+def head_of_a_script(name, path):
+    for line in re.findall(r'^--   (galley .*?)(?: {6,}.*)?$', path.read_text(), re.M):
+        check_line(name, line)
+    check(name in page('README.md'), f'the README does not name scripts/{name}')
+
+
+@case
+def quickstart():
+    """It is what `make quickstart` types."""
+    check('make quickstart' in page('README.md') and 'scripts/quickstart.lua --set text=.' in page('Makefile'), 'the quickstart is another one')
+
+
 finish()
