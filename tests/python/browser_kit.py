@@ -30,6 +30,14 @@ class Browser:
     """One page at a time. `with Browser() as b: b.open(path, 1280, 900); b.run('1 + 1')`."""
 
     def __enter__(self):
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def start(self):
         self.folder = tempfile.mkdtemp(prefix='browser-')
         to_read, to_write = os.pipe()
         from_read, from_write = os.pipe()
@@ -53,7 +61,6 @@ class Browser:
         self.session = self.call('Target.attachToTarget', targetId=target, flatten=True)['sessionId']
         for domain in ('Page', 'Runtime', 'Log', 'Network'):
             self.call(f'{domain}.enable')
-        return self
 
     def __exit__(self, *_):
         self.process.terminate()

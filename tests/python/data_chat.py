@@ -172,8 +172,8 @@ def script_trains(name, left):
 # ---- Templates of one's own -----------------------------------------------------------------------------------------------------------
 
 
-@cases(['{}', '{ "" }'])
-def template_that_makes_no_answer(returned):
+@cases({'nothing': '{}', 'empty': '{ "" }'})
+def template_that_makes_no_answer(_, returned):
     """It writes nothing when it is called to answer."""
     template = f"""function(messages, generate)
     if generate then return {returned} end

@@ -78,7 +78,7 @@ def show(data, *uses, rows=1000, **entries):
     lines = [json.loads(x) for x in run('data', data_recipe(data, *uses, **entries), '--json', '--rows', rows).stdout.splitlines()]
     if rows:
         places = [list(zip(row['position_ids'], row['first_key'], strict=True)) for row in lines[1:]]
-        check(every(position == s - first for row in places for s, (position, first) in enumerate(row)), f'{data}: positions restart with each document')
+        check(every(position == s - first for row in places for s, (position, first) in enumerate(row)), f'{data}: positions do not restart with each document')
     return lines[0]['data'], lines[1:]
 
 
