@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What pages hold, without a browser: what `galley report` and `galley plan --html` write is what metrics.jsonl, compare.json and the plan say; nothing that a recipe
 holds breaks out of it. report_browser.py and report_map.py have what pages do."""
+import functools
 import itertools
 import json
 import math
@@ -331,23 +332,26 @@ def comparison_goes_on():
 # ---- What is refused ------------------------------------------------------------------------------------------------------------------
 
 
-def write_folder(name):
-    """One that cannot be reported, or a run or a comparison that can."""
+@functools.cache
+def made(name):
+    """A folder that cannot be reported, or one that can, or none."""
     folder = pathlib.Path(name)
     if name == 'half':
         half()
     elif name == 'known':
         compared()
-    elif name in ('stepless', 'broken') and not folder.exists():
+    elif name == 'empty':
+        folder.mkdir()
+    elif name == 'stepless':
         (copy_of_half(name) / 'metrics.jsonl').unlink()
-    elif name in ('empty', 'escape', 'vague'):
-        folder.mkdir(exist_ok=True)
-    if name == 'broken':
-        (folder / 'metrics.jsonl').write_text('{"step": 1, "loss": 1}\nnonsense\n')
+    elif name == 'broken':
+        (copy_of_half(name) / 'metrics.jsonl').write_text('{"step": 1, "loss": 1}\nnonsense\n')
     elif name == 'escape':
         half()
+        folder.mkdir()
         (folder / 'compare.json').write_text(json.dumps(dict(arms=[dict(name='a', runs=[dict(directory='../half', seed=1)])], seeds=[1], differ=[])))
     elif name == 'vague':
+        folder.mkdir()
         (folder / 'compare.json').write_text('{"arms": 3}')
     return folder
 
@@ -368,7 +372,7 @@ REFUSED = {
 @cases(REFUSED)
 def report_refused(_, expected):
     words, code, said = expected
-    pages = {write_folder(x) / 'report.html' for x in words}
+    pages = {made(x) / 'report.html' for x in words}
     before = {x: x.read_bytes() if x.exists() else None for x in pages}
     ended = run('report', *words, code=code)
     check(said in ended.stderr, f'{words}: {ended.stderr}')

@@ -4,7 +4,7 @@ what changed, and is fast. report.py has what pages hold, report_browser.py page
 import json
 import re
 
-from galley_test import case, cases, check, every, fresh_folder
+from galley_test import case, cases, check, every, fresh_folder, require
 from report_kit import Timeline, against, line_of, plain, planned, variants, with_data
 from report_page_kit import bytes_near, fits, in_browser, page, quiet, table, values
 
@@ -147,16 +147,27 @@ def pointing_at_the_map():
     quiet('the map')
 
 
+def begins_at(tensor, x, y):
+    """Whether the rectangle of a tensor, which somebody points at, begins there: 4 pixels before it there is another one, or none."""
+    page.mouse('mouseMoved', x - 4, y)
+    before = page.becomes(f'!document.querySelector("{CHOSEN}").textContent.includes({json.dumps(tensor["name"])})', 3)
+    page.mouse('mouseMoved', x + 4, y)
+    return before and tells(tensor['name'])
+
+
 @case
 def wheel_and_drag():
-    tensor, x, y = opened_map().largest()
+    chart = opened_map()
+    tensor, x, y = chart.largest()
+    page.mouse('mouseMoved', x, y)
+    require(tells(tensor['name']), f'pointing at {tensor["name"]} says {page.text(CHOSEN)}')
+    x = chart.box[0] + chart.x(chart.timeline.life(tensor)[0])
+    require(begins_at(tensor, x, y), f'{tensor["name"]} does not begin where the plan says: {page.text(CHOSEN)}')
     page.mouse('mouseWheel', x, y, deltaX=0, deltaY=-400)
     check(page.becomes('document.querySelector(".map canvas").style.touchAction === "none"'), 'the wheel does not zoom')
-    page.mouse('mouseMoved', x + 1, y)
-    check(tells(tensor['name']), f'the wheel does not zoom around the pointer: {page.text(CHOSEN)}')
+    check(begins_at(tensor, x, y), f'the wheel does not zoom around the pointer: {page.text(CHOSEN)}')
     page.drag(x, y, x + 200, steps=1)
-    page.mouse('mouseMoved', x + 200, y)
-    check(tells(tensor['name']), f'dragging does not move the map: {page.text(CHOSEN)}')
+    check(begins_at(tensor, x + 200, y), f'dragging does not move the map with the pointer: {page.text(CHOSEN)}')
     quiet('the map')
 
 
@@ -177,7 +188,7 @@ def searching_the_map():
     for name, of in (('transformer.wte.weight', 'model = '), ('staging', 'data = ')):
         page.fill('input[type=search]', name, 'input')
         page.press('.controls button', 'next')
-        check(tells(f'recipe line{plain()}:{line_of(plain(), of)}'), f'{name}: {page.text(CHOSEN)}')
+        check(tells(name, f'recipe line{plain()}:{line_of(plain(), of)}'), f'{name}: {page.text(CHOSEN)}')
     quiet('searching')
 
 
