@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "galley/cuda/platform.hpp"
 #include "models/devices/cuda/machine.hpp"
 #include "models/devices/cuda/vendor.hpp"
 #include "models/devices/cuda/work.hpp"
@@ -63,6 +64,45 @@ TEST(Device, WaitsForWhatWasRecordedBeforeACaptureThatFailed) {
   device.replay(*run);
   EXPECT_NO_THROW(device.await(2));
   EXPECT_NO_THROW(device.synchronize());
+}
+
+struct Rows {
+  int64_t count;
+  const float* rows[2];
+};
+void read_rows(Rows, const float*) {}
+
+// A GPU ends with an illegal address where a kernel reads what only the host has; an emulated kernel would read it.
+TEST(Device, RefusesALaunchWithAnAddressOfTheHost) {
+  Opened opened;
+  const auto* device = static_cast<const float*>(opened.device->allocate(0, 4096));
+  const auto* pinned = static_cast<const float*>(opened.device->allocate(1, 4096));
+  auto* const queue = reinterpret_cast<galley_queue*>(opened.device->stream(0));
+  const auto said = [&](const Rows& rows, const float* last) {
+    try {
+      launch(read_rows, {1, 32}, queue, rows, last);
+    } catch (const sdk::Failure& failure) {
+      return std::string(failure.what());
+    }
+    return std::string();
+  };
+  static const float of_the_program[4] = {};
+  const std::vector<float> heap(4);
+  const float stack[4] = {};
+  EXPECT_EQ(said({2, {device, pinned}}, device + 1023), "");
+  EXPECT_EQ(said({0, {nullptr, nullptr}}, nullptr), "");
+  EXPECT_NE(said({2, {device, heap.data()}}, device).find("argument 1 of a launch has an address of the host's memory, in byte 16"),
+            std::string::npos);
+  EXPECT_NE(said({2, {of_the_program, device}}, device).find("argument 1 of a launch has an address of the host's memory, in byte 8"),
+            std::string::npos);
+  EXPECT_NE(said({2, {device, device}}, stack).find("argument 2 of a launch has an address of the host's memory, in byte 0"),
+            std::string::npos);
+  auto setup = sdk::fresh<galley_kernel_setup>();
+  setup.queue = queue;
+  const void* const table[] = {device, heap.data()};
+  EXPECT_THROW(upload(setup, const_cast<float*>(device), table, sizeof table), sdk::Failure);
+  EXPECT_NO_THROW(upload(setup, const_cast<float*>(device), table, sizeof(void*)));
+  EXPECT_NO_THROW(opened.device->synchronize());
 }
 
 TEST(Device, NamesADriverThatIsTooOld) {

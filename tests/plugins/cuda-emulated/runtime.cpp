@@ -91,6 +91,23 @@ Runtime& runtime() {
   return all;
 }
 
+/// Whether a word is the address of something of this process, and not of memory that cudaMalloc or cudaHostAlloc gave.
+bool only_the_host_has(uintptr_t word) {
+  constexpr uintptr_t kPage = 4096, kLowest = 1 << 16, kEnd = uintptr_t{1} << 47;
+  if (word < kLowest || word >= kEnd) return false;
+  unsigned char resident;
+  auto* const page = reinterpret_cast<void*>(word / kPage * kPage);
+  return ::mincore(page, kPage, &resident) == 0 && std::strcmp(runtime().place(reinterpret_cast<const void*>(word)), "process") == 0;
+}
+void check_addresses(const std::string& what, const void* data, size_t bytes) {
+  for (size_t at = 0; at + sizeof(uintptr_t) <= bytes; at += sizeof(uintptr_t)) {
+    uintptr_t word;
+    std::memcpy(&word, static_cast<const char*>(data) + at, sizeof word);
+    if (only_the_host_has(word))
+      throw galley::sdk::Failure(GALLEY_FAILED, "emulated CUDA: " + what + " has an address of the host's memory, in byte " + std::to_string(at));
+  }
+}
+
 cudaError_t say(cudaError_t status) {
   if (status != cudaSuccess) runtime().last = status;
   return status;
@@ -143,7 +160,11 @@ struct CUstream_st final : galley::cuda::Queue {
     else runtime().queues.put(queue, std::move(work));
   }
   void put(std::function<void()> work) override { add({"kernel", std::move(work)}); }
+  void check_argument(size_t number, const void* argument, size_t bytes) override {
+    check_addresses("argument " + std::to_string(number) + " of a launch", argument, bytes);
+  }
   void upload(void* to, const void* from, size_t bytes) override {
+    check_addresses("an upload", from, bytes);
     add({"upload", [=] { std::memcpy(to, from, bytes); }});
     const cudaError_t status = cudaStreamSynchronize(this);
     if (status != cudaSuccess) throw galley::sdk::Failure(GALLEY_FAILED, cudaGetErrorString(status));

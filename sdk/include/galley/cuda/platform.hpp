@@ -80,6 +80,8 @@ struct Queue {
   /// Takes work that is done later, once or, if a capture is under way, at each replay. An exception ends the device.
   virtual void put(std::function<void()> work) = 0;
   virtual void upload(void* to, const void* from, size_t bytes) = 0;
+  /// Throws where an argument of a launch holds an address of memory that only the host has: a GPU would end with an illegal address there.
+  virtual void check_argument(size_t number, const void* argument, size_t bytes) = 0;
 
  protected:
   ~Queue() = default;
@@ -129,9 +131,14 @@ template <class... P, class... A>
 void launch(void (*kernel)(P...), const Grid& grid, galley_queue* queue, A&&... arguments) {
   using Call = std::pair<void (*)(P...), std::tuple<std::decay_t<P>...>>;
   check_shared(reinterpret_cast<const void*>(kernel), grid.shared, false);
-  put(queue, [call = Call(kernel, std::tuple<std::decay_t<P>...>(std::forward<A>(arguments)...)),
-              blocks = detail::extent<emulated::Extent>(grid.blocks), threads = detail::extent<emulated::Extent>(grid.threads),
-              shared = static_cast<size_t>(grid.shared)] {
+  std::tuple<std::decay_t<P>...> values(std::forward<A>(arguments)...);
+  if (queue) {
+    size_t number = 0;
+    std::apply([&](const auto&... value) { (reinterpret_cast<Queue*>(queue)->check_argument(++number, &value, sizeof value), ...); },
+               values);
+  }
+  put(queue, [call = Call(kernel, std::move(values)), blocks = detail::extent<emulated::Extent>(grid.blocks),
+              threads = detail::extent<emulated::Extent>(grid.threads), shared = static_cast<size_t>(grid.shared)] {
     emulated::run(
         blocks, threads, shared,
         [](const void* c) {
