@@ -4,20 +4,26 @@
 //
 // What it finds: wrong indices, tails and dtypes; missing barriers, since fibers run far ahead of each other; deadlocks; shared memory that
 // is read before it is written (its bytes are 0xFF at the start of a block: NaN in every floating dtype); misaligned vectors; launches that
-// no GPU takes; under AddressSanitizer also accesses outside of shared memory. What it cannot find: races between blocks, and speed.
+// no GPU takes; under AddressSanitizer also accesses outside of shared memory; under ThreadSanitizer races (emulated_races.hpp). What it cannot
+// find: speed.
 //
 // GALLEY_CUDA_ORDER = forward (default), reverse, or a number that seeds a random order: in which order the threads of a block run.
+// GALLEY_CUDA_BLOCKS = N: of each launch only few blocks (blocks_to_run()). So a kernel can be tried on operands that no test could compute
+// whole.
 // GALLEY_CUDA_MUTANT = FILE:LINE: the barrier, commit or wait at that place does nothing. Tests must notice. Where no library of kernels
 // that is loaded has one in that line, nothing is launched.
 //
 // Included by platform.hpp; kernels include that.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <random>
 #include <string>
+#include <vector>
 
 #include "galley/cpp/half.hpp"
 #include "galley/cuda/emulated_worker.hpp"
@@ -66,6 +72,28 @@ inline void check_mutant() {
                        "name a line of a kernel's source that is loaded, by the end of its path: cuda.cu:57");
 }
 
+/// Which blocks of a launch run, in a random order of threads also these in a random order. `most` (GALLEY_CUDA_BLOCKS): along x only the first
+/// and the last so many and eight between them, along y and z an eighth of that; 0: all.
+inline std::vector<Index> blocks_to_run(Extent blocks, unsigned most, const std::string& order) {
+  std::mt19937_64 random(std::strtoull(order.c_str(), nullptr, 10));
+  const auto along = [&](unsigned extent, unsigned m) {
+    std::vector<unsigned> out;
+    const bool all = most == 0 || extent <= 2 * m + 8;
+    for (unsigned i = 0; i < (all ? extent : m); ++i) out.push_back(i);
+    for (int k = 0; !all && k < 8; ++k) out.push_back(m + static_cast<unsigned>(random() % (extent - 2 * m)));
+    for (unsigned i = extent - m; !all && i < extent; ++i) out.push_back(i);
+    return out;
+  };
+  const std::vector<unsigned> xs = along(blocks.x, most), ys = along(blocks.y, most / 8), zs = along(blocks.z, most / 8);
+  std::vector<Index> out;
+  for (const unsigned z : zs)
+    for (const unsigned y : ys)
+      for (const unsigned x : xs) out.push_back({x, y, z});
+  if (order == "reverse") std::reverse(out.begin(), out.end());
+  else if (order != "forward") std::shuffle(out.begin(), out.end(), random);
+  return out;
+}
+
 /// Runs a kernel on all threads of all blocks; blocks run beside each other on the host's compute threads.
 inline void run(Extent blocks, Extent threads, size_t dynamic, Worker::Body body, const void* call) {
   const uint64_t total = uint64_t{blocks.x} * blocks.y * blocks.z;
@@ -76,19 +104,24 @@ inline void run(Extent blocks, Extent threads, size_t dynamic, Worker::Body body
   check_mutant();
   const char* text = std::getenv("GALLEY_CUDA_ORDER");
   const std::string order = text ? text : "forward";
+  races::Launch launch;
+  races::before(&launch.begin);
+  const char* few = std::getenv("GALLEY_CUDA_BLOCKS");
+  const std::vector<Index> chosen = blocks_to_run(blocks, few ? static_cast<unsigned>(std::strtoul(few, nullptr, 10)) : 0, order);
   const auto block = [&](int64_t i) {
     Worker& worker = Worker::here();
     if (order == "forward") worker.set_order(Worker::Order::Forward, 0);
     else if (order == "reverse") worker.set_order(Worker::Order::Reverse, 0);
     else worker.set_order(Worker::Order::Random, std::strtoull(order.c_str(), nullptr, 10) + static_cast<uint64_t>(i));
-    const auto at = static_cast<uint64_t>(order == "reverse" ? static_cast<int64_t>(total) - 1 - i : i);
-    const Index index = {static_cast<unsigned>(at % blocks.x), static_cast<unsigned>(at / blocks.x % blocks.y),
-                         static_cast<unsigned>(at / (uint64_t{blocks.x} * blocks.y))};
-    worker.run_block(index, blocks, threads, dynamic, body, call);
+    const Index index = chosen[static_cast<size_t>(i)];
+    worker.run_block(index, blocks, threads, dynamic, body, call, &launch);
     if (!worker.failure().empty()) throw sdk::Failure(GALLEY_FAILED, "emulated CUDA: " + worker.failure());
   };
-  if (sdk::host() && total > 1) return sdk::parallel(static_cast<int64_t>(total), block);
-  for (uint64_t i = 0; i < total; ++i) block(static_cast<int64_t>(i));
+  const auto count = static_cast<int64_t>(chosen.size());
+  if (sdk::host() && count > 1) sdk::parallel(count, block);
+  else
+    for (int64_t i = 0; i < count; ++i) block(i);
+  races::after(&launch.end);
 }
 
 // ---- Barriers, warp operations --------------------------------------------------------------------------------------------------------
@@ -96,23 +129,26 @@ inline void run(Extent blocks, Extent threads, size_t dynamic, Worker::Body body
 inline void sync_threads(bool on) {
   if (on) Worker::here().barrier(false);
 }
-inline unsigned ballot(unsigned mask, bool vote) {
+inline unsigned ballot(unsigned mask, bool vote, bool orders = false) {
   struct Lane {
     bool vote;
     unsigned result;
   } lane{vote, 0};
-  Worker::here().warp(mask, &lane, [](void* const* lanes, unsigned named) {
-    unsigned result = 0;
-    for (unsigned l = 0; l < kWarp; ++l)
-      if ((named >> l & 1u) && static_cast<Lane*>(lanes[l])->vote) result |= 1u << l;
-    for (unsigned l = 0; l < kWarp; ++l)
-      if (named >> l & 1u) static_cast<Lane*>(lanes[l])->result = result;
-  });
+  Worker::here().warp(
+      mask, &lane,
+      [](void* const* lanes, unsigned named) {
+        unsigned result = 0;
+        for (unsigned l = 0; l < kWarp; ++l)
+          if ((named >> l & 1u) && static_cast<Lane*>(lanes[l])->vote) result |= 1u << l;
+        for (unsigned l = 0; l < kWarp; ++l)
+          if (named >> l & 1u) static_cast<Lane*>(lanes[l])->result = result;
+      },
+      orders);
   return lane.result;
 }
 inline unsigned mask_of(unsigned mask = ~0u) { return mask; }
 inline void sync_warp(bool on, unsigned mask) {
-  if (on) ballot(mask, false);
+  if (on) ballot(mask, false, true);
 }
 
 /// The value of lane `source` of this warp, 0 to 31. From a lane that the mask does not name come bytes of 0xFF.

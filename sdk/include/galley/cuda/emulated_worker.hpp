@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <random>
 #include <string>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "galley/cpp/plugin.hpp"
+#include "galley/cuda/emulated_races.hpp"
 
 #if !defined(__x86_64__)
 #include <ucontext.h>
@@ -45,7 +47,9 @@ inline thread_local Place place;
 inline constexpr unsigned kWarp = 32;
 inline constexpr size_t kStaticShared = 48 << 10, kSharedRoom = 256 << 10;
 inline constexpr size_t kRedZone = GALLEY_EMULATED_ASAN ? 64 : 0;
-inline constexpr size_t kStack = GALLEY_EMULATED_ASAN ? 256 << 10 : 64 << 10;
+inline constexpr size_t kStack = GALLEY_EMULATED_ASAN || GALLEY_EMULATED_TSAN ? 256 << 10 : 64 << 10;
+/// A stack is used again after so many others: to ThreadSanitizer, all that was on it is one thread.
+inline constexpr size_t kStacks = GALLEY_EMULATED_TSAN ? 2048 : 1;
 
 #if defined(__x86_64__)
 // Saves the registers that a call preserves, and its stack, in *from; goes on where `to` was saved.
@@ -78,7 +82,8 @@ galley_emulated_switch:
 /// A stack, and where its fiber stopped.
 struct Stack {
   char* memory = nullptr;
-  void* fake = nullptr;  ///< AddressSanitizer's
+  void* fake = nullptr;   ///< AddressSanitizer's
+  void* racer = nullptr;  ///< ThreadSanitizer's fiber
 #if defined(__x86_64__)
   void* stopped = nullptr;
 #else
@@ -108,6 +113,7 @@ struct Fiber {
 using WarpOperation = void (*)(void* const* lanes, unsigned mask);
 struct Warp {
   unsigned arrived = 0;
+  unsigned rounds = 0;  ///< a bit for each lane that is the lowest of a mask: whether its group has synchronized an odd number of times
   WarpOperation operation = nullptr;
   void* lanes[kWarp] = {};
 };
@@ -119,17 +125,27 @@ class Worker {
     static thread_local Worker worker;
     return worker;
   }
-  Worker() : shared_(new char[kSharedRoom + 1024]) {}
   ~Worker() {
-    for (auto& stack : stacks_) ::munmap(stack->memory, kStack);
+    const races::Unseen unseen;
+    for (auto& stack : stacks_) {
+      ::munmap(stack->memory, kStack);
+      races::destroy(stack->racer);
+    }
+    shared_.reset();
+    meeting_.reset();
+    std::vector<Fiber>().swap(fibers_);
   }
+  Worker() = default;
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
   /// The launch's kernel, as a call with the arguments bound.
   using Body = void (*)(const void* call);
 
-  void run_block(Index block, Extent blocks, Extent threads, size_t dynamic, Body body, const void* call) {
+  void run_block(Index block, Extent blocks, Extent threads, size_t dynamic, Body body, const void* call, races::Launch* launch) {
+    const races::Unseen unseen;
+    scheduler_ = races::here();
+    launch_ = launch;
     place.block = block;
     place.blocks = blocks;
     place.threads = threads;
@@ -165,6 +181,7 @@ class Worker {
       // Threads that have ended count as arrived.
       if (waiting == live_) {
         voters_ = live_;
+        ++barriers_;
         wake_all(State::AtBarrier);
         continue;
       }
@@ -181,30 +198,45 @@ class Worker {
 
   /// Waits for the other threads of the block; returns how many votes there were, of how many threads.
   std::pair<unsigned, unsigned> barrier(bool vote) {
+    const races::Unseen unseen;
     current_->vote = vote;
+    races::Place* const met = &meeting_->barriers[barriers_ % 2];  // not the next one's: who is there first would be seen here
+    races::before(met);
     stop(State::AtBarrier);
+    races::after(met);
     return {votes_, voters_};
   }
 
-  /// Waits for the lanes that `mask` names, this one among them; then the last to come runs the operation.
-  void warp(unsigned mask, void* argument, WarpOperation operation) {
+  /// Waits for the lanes that `mask` names, this one among them; then the last to come runs the operation. `orders`: what each has done before is
+  /// done before what any of them does then.
+  void warp(unsigned mask, void* argument, WarpOperation operation, bool orders = false) {
+    const races::Unseen unseen;
     const unsigned lane = current_->number % kWarp, first = current_->number - lane;
     Warp& warp = warps_[first / kWarp];
     if (!(mask >> lane & 1u)) fail("a lane calls a warp operation whose mask does not name it");
     if (count_ - first < kWarp) mask &= (1u << (count_ - first)) - 1;  // the last warp may be short
     if ((warp.arrived & mask) && warp.operation != operation) fail("lanes of one mask are in different warp operations");
+    const auto lowest = static_cast<unsigned>(__builtin_ctz(mask));
+    races::Place* const met = &meeting_->warps[first / kWarp][lowest][warp.rounds >> lowest & 1u];
+    if (orders) races::before(met);
     warp.operation = operation;
     warp.arrived |= 1u << lane;
     warp.lanes[lane] = argument;
-    if ((warp.arrived & mask) != mask) return stop(State::InWarp);
-    operation(warp.lanes, mask);
-    warp.arrived &= ~mask;
-    for (unsigned l = kWarp; l-- > 0;)
-      if ((mask >> l & 1u) && l != lane) wake(fibers_[first + l]);
+    if ((warp.arrived & mask) != mask) {
+      stop(State::InWarp);
+    } else {
+      operation(warp.lanes, mask);
+      warp.arrived &= ~mask;
+      warp.rounds ^= 1u << lowest;
+      for (unsigned l = kWarp; l-- > 0;)
+        if ((mask >> l & 1u) && l != lane) wake(fibers_[first + l]);
+    }
+    if (orders) races::after(met);
   }
 
   /// The shared variable that `tag` stands for: the same for all threads of the block.
   void* shared(const void* tag, size_t bytes, size_t alignment) {
+    const races::Unseen unseen;
     for (const Shared& s : variables_)
       if (s.tag == tag) return s.data;
     char* const data = reserve(bytes, alignment);
@@ -257,7 +289,7 @@ class Worker {
     return f;
   }
 
-  void resume(Fiber& f) {
+  GALLEY_EMULATED_UNTRACED void resume(Fiber& f) {
     current_ = &f;
     place.thread = f.index;
     const bool fresh = f.state == State::Fresh;
@@ -276,18 +308,20 @@ class Worker {
   }
 
   /// Back to the scheduler, until it resumes this fiber.
-  void stop(State state) {
+  GALLEY_EMULATED_UNTRACED void stop(State state) {
     Fiber& me = *current_;
     me.state = state;
     switch_back(*me.stack, state == State::Done);
   }
 
-  static void begin() noexcept {
+  GALLEY_EMULATED_UNTRACED static void begin() noexcept {
     Worker& worker = here();
 #if GALLEY_EMULATED_ASAN
     __sanitizer_finish_switch_fiber(nullptr, &worker.main_bottom_, &worker.main_bytes_);
 #endif
+    races::after(&worker.launch_->begin);
     worker.body_(worker.call_);
+    races::before(&worker.launch_->end);
     worker.stop(State::Done);
     std::abort();
   }
@@ -310,7 +344,8 @@ class Worker {
     ::makecontext(&s.stopped, reinterpret_cast<void (*)()>(begin), 0);
 #endif
   }
-  void switch_to(Stack& s) {
+  GALLEY_EMULATED_UNTRACED void switch_to(Stack& s) {
+    races::go_to(s.racer);
 #if GALLEY_EMULATED_ASAN
     __sanitizer_start_switch_fiber(&main_.fake, s.memory, kStack);
 #endif
@@ -323,7 +358,8 @@ class Worker {
     __sanitizer_finish_switch_fiber(main_.fake, nullptr, nullptr);
 #endif
   }
-  void switch_back(Stack& s, [[maybe_unused]] bool forever) {
+  GALLEY_EMULATED_UNTRACED void switch_back(Stack& s, [[maybe_unused]] bool forever) {
+    races::go_to(scheduler_);
 #if GALLEY_EMULATED_ASAN
     __sanitizer_start_switch_fiber(forever ? nullptr : &s.fake, main_bottom_, main_bytes_);
 #endif
@@ -338,18 +374,23 @@ class Worker {
   }
 
   std::unique_ptr<Stack> take_stack() {
-    if (!stacks_.empty()) {
-      auto stack = std::move(stacks_.back());
-      stacks_.pop_back();
+    if (stacks_.size() >= kStacks) {
+      auto stack = std::move(stacks_.front());
+      stacks_.pop_front();
       return stack;
     }
     auto stack = std::make_unique<Stack>();
     void* memory = ::mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
     stack->memory = static_cast<char*>(memory);
+    stack->racer = races::make();
     return stack;
   }
-  void give_back(std::unique_ptr<Stack> stack) { stacks_.push_back(std::move(stack)); }
+  /// The one that was used last is warm.
+  void give_back(std::unique_ptr<Stack> stack) {
+    if (GALLEY_EMULATED_TSAN) stacks_.push_back(std::move(stack));
+    else stacks_.push_front(std::move(stack));
+  }
   /// After a failure: what the other fibers have on their stacks is lost.
   void abandon() {
     for (unsigned i = 0; i < count_; ++i)
@@ -362,6 +403,10 @@ class Worker {
   void open_shared(size_t dynamic) {
     variables_.clear();
     used_ = static_bytes_ = 0;
+    // Memory that is new to ThreadSanitizer in each block, so that blocks share nothing there.
+    if (GALLEY_EMULATED_TSAN || !shared_) shared_.reset(new char[kSharedRoom + 1024]);
+    if (GALLEY_EMULATED_TSAN || !meeting_) meeting_ = std::make_unique<Meeting>();
+    barriers_ = 0;
 #if GALLEY_EMULATED_ASAN
     __asan_poison_memory_region(shared_.get(), kSharedRoom + 1024);
 #endif
@@ -385,7 +430,16 @@ class Worker {
     return data;
   }
 
+  /// Where threads of a block, and lanes of a warp with the same lowest lane, meet: by turns in two places.
+  struct Meeting {
+    races::Place barriers[2], warps[kWarp][kWarp][2];
+  };
+
   Stack main_;
+  void* scheduler_ = nullptr;
+  races::Launch* launch_ = nullptr;
+  std::unique_ptr<Meeting> meeting_;
+  unsigned barriers_ = 0;
   const void* main_bottom_ = nullptr;
   size_t main_bytes_ = 0;
   Body body_ = nullptr;
@@ -393,7 +447,7 @@ class Worker {
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
   std::vector<Fiber*> ready_;
-  std::vector<std::unique_ptr<Stack>> stacks_;
+  std::deque<std::unique_ptr<Stack>> stacks_;
   Fiber* current_ = nullptr;
   unsigned count_ = 0, live_ = 0, votes_ = 0, voters_ = 0;
   std::unique_ptr<char[]> shared_;

@@ -81,12 +81,14 @@ void matrices_warp(void* const* lanes, unsigned mask) {
 
 inline void commit_copies(bool on) {
   if (!on) return;
+  const races::Unseen unseen;
   Fiber& f = Worker::here().current();
   f.groups.push_back(std::move(f.begun));
   f.begun.clear();
 }
 inline void wait_for_copies(bool on, size_t n) {
   if (!on) return;
+  const races::Unseen unseen;  // copy_async() has told of the accesses
   Fiber& f = Worker::here().current();
   while (f.groups.size() > n) {
     for (const Fiber::Copy& c : f.groups.front()) {
@@ -106,10 +108,12 @@ void mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
 }
 inline void load_matrices(uint32_t (&r)[4], const void* row) {
   emulated::MatricesLane lane{&r, static_cast<const uint16_t*>(row)};
+  emulated::races::reads(row, 16);
   emulated::Worker::here().warp(~0u, &lane, emulated::matrices_warp<false>);
 }
 inline void load_transposed(uint32_t (&r)[4], const void* row) {
   emulated::MatricesLane lane{&r, static_cast<const uint16_t*>(row)};
+  emulated::races::reads(row, 16);
   emulated::Worker::here().warp(~0u, &lane, emulated::matrices_warp<true>);
 }
 template <class T>
@@ -122,6 +126,8 @@ uint32_t pack_pair(float low, float high) {
 inline void copy_async(void* to, const void* from, bool there) {
   if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) % 16) emulated::Worker::here().fail("cp.async: not aligned");
   std::memset(to, 0xFF, 16);  // it lands at the wait
+  if (there) emulated::races::reads(from, 16);
+  const emulated::races::Unseen unseen;
   emulated::Worker::here().current().begun.push_back({to, there ? from : nullptr, 16});
 }
 

@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+# label: all
+"""Races of the CUDA kernels, found by ThreadSanitizer over the threads of emulated blocks (sdk/include/galley/cuda/emulated_races.hpp): no kernel has one
+on the cases of its op, and a kernel that lacks a barrier has one, in the one order of threads that is tried. Another ten barriers with each commit;
+GALLEY_TEST_ALL takes all of them. The kernels are those of the target tsan-kernels, which `make test-all` builds."""
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+from galley_test import case, check, finish, together, turn
+from mutants_kit import binary, ops_of, sites, source, tests
+
+TEN = 10
+kernels = binary / 'tests' / 'tsan'
+runtime = subprocess.run(['g++', '-print-file-name=libtsan.so'], capture_output=True, text=True).stdout.strip()
+if not tests.exists() or not (kernels / 'plugins' / 'models' / 'models-cuda-emulated.so').exists() or not os.path.exists(runtime):
+    print('kernels for ThreadSanitizer were not built: ninja -C BUILD tsan-kernels')
+    sys.exit(77)
+
+
+def tried(ops, mutant=None):
+    """What the tests of these ops' kernels say, and how many ran."""
+    cases = ':'.join(f'*Kernel.EqualsReference/{op}_*' for op in ops)
+    environment = dict(os.environ, GALLEY_BINARY=str(kernels), GALLEY_TEST_LEVEL='emulated', GALLEY_TEST_SEED='1', GALLEY_TEST_ONE_THREAD='1', LD_PRELOAD=runtime,
+                       TSAN_OPTIONS='report_signal_unsafe=0', **({'GALLEY_CUDA_MUTANT': mutant} if mutant else {}))
+    done = subprocess.run([tests, f'--gtest_filter={cases}', '--gtest_brief=1'], env=environment, capture_output=True, text=True, timeout=1500)
+    ran = re.search(r'\[=+\] (\d+) tests? from', done.stdout)
+    return done, int(ran[1]) if ran else 0
+
+
+def race_of(done):
+    """Where the first race that ThreadSanitizer reports is, of what kind."""
+    found = re.search(r'WARNING: ThreadSanitizer: ([\w ()-]+?) \(pid.*?#0 .*?([\w./-]+:\d+)', done.stderr, re.S)
+    return f'{found[1]} at {found[2].split("/")[-1]}' if found else ''
+
+
+@case
+def no_kernel_has_one():
+    done, ran = tried(['*'])
+    check(ran > 500, f'{ran} cases ran: {done.stdout[-500:]}')
+    check(done.returncode == 0 and 'WARNING' not in done.stderr, f'exit code {done.returncode}, {race_of(done)}: {done.stdout[-300:]}{done.stderr[:6000]}')
+
+
+def barriers():
+    """Those of threads and lanes: a copy that is not waited for is no race but a number of poison, which mutants.py looks for."""
+    return [x for x in sites() if 'GALLEY_ASYNC' not in line_of(x)]
+
+
+def line_of(site):
+    file, number = site.split(':')
+    return (source / file).read_text().splitlines()[int(number) - 1]
+
+
+@case
+def a_barrier_is_missing():
+    every_one = barriers()
+    k = turn(len(every_one))
+    chosen = every_one if k is None else [every_one[(k + i * len(every_one) // TEN) % len(every_one)] for i in range(TEN)]
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for site, (done, ran) in together(chosen, pool.map(lambda x: tried(ops_of(x.split(':')[0]), x), chosen)):
+            check(ran > 0 and race_of(done).startswith('data race'), f'{site}: {ran} cases, exit code {done.returncode}, "{race_of(done)}"')
+            print(f'{site}: {race_of(done)}')
+
+
+finish()
