@@ -2,6 +2,7 @@
 """Plugins that are built with the installed SDK alone, in folders that hold nothing of this repository: `adamw` gives the bytes that the
 built-in one gives, and the templates, one of them in C and nothing else, train; the one for CUDA on an emulated device too, and the one of a format holds
 frozen weights in 8 bit."""
+import functools
 import json
 import os
 import pathlib
@@ -10,7 +11,7 @@ import shutil
 import subprocess
 
 import galley_test
-from galley_test import binary, check, finish, fresh_folder, from_config, recipe, run, source, together, train, use
+from galley_test import Run, binary, case, cases, check, finish, fresh_folder, from_config, recipe, run, source, together, train, use
 from sdk_kit import build, command, install, outside
 
 fresh_folder()
@@ -22,10 +23,21 @@ def home_without(plugin):
     shutil.copytree(binary / 'plugins', home / 'plugins', ignore=lambda at, names: [plugin] if pathlib.Path(at) == binary / 'plugins' else [])
     shutil.copytree(binary / 'models', home / 'models')
     shutil.copy2(galley_test.program, home / 'galley')
-    return str(home / 'galley')
+    return home / 'galley'
 
 
+def cases_of_ops(id, plugins, **environment):
+    """The test of kernels on the ops of a plugin; without GoogleTest there is none."""
+    tests = binary / 'tests' / 'bin' / 'models'
+    if tests.exists():
+        r = subprocess.run([tests, f'--gtest_filter=Ops/Kernel.*/{id}_*', '--gtest_brief=1'], capture_output=True, text=True, errors='replace',
+                           env=dict(os.environ, GALLEY_TEST_PLUGINS=str(plugins / id), **environment))
+        check(r.returncode == 0 and re.search(r'PASSED  \] [1-9]', r.stdout), f'{id}: the cases of its ops: {r.stdout[-2000:]}{r.stderr[-1000:]}')
+
+
+@case
 def same_bytes():
+    """The plugin `adamw`, built outside, in the place of the built-in one."""
     model = from_config('gpt2', vocab_size=97, n_positions=32, n_embd=48, n_layer=2, n_head=4)
     path = recipe('adamw.lua', model, 'data.random {}', use('adamw', lr=1e-2, betas=[0.9, 0.95], weight_decay=0.1, amsgrad=True), use('clip', norm=1.0),
                   batch=4, length=32, steps=8, seed=7, save=dict(every=4))
@@ -35,36 +47,83 @@ project(adamw LANGUAGES CXX)
 find_package(galley-sdk REQUIRED)
 galley_add_plugin(MANIFEST plugin.toml SOURCES plugin.cpp KERNELS_CPU cpu.cpp)
 ''')
-    with_it, galley_test.program = galley_test.program, home_without('adamw')
-    try:
-        said = galley_test.run('train', path, '--out', 'none', code=2).stderr
-        check("'adamw'" in said, f'without adamw: {said}')
-        own = train(path, 'outside', '--plugin-path', plugins)
-    finally:
-        galley_test.program = with_it
+    without = home_without('adamw')
+    said = run('train', path, '--out', 'none', code=2, executable=without).stderr
+    check("'adamw'" in said, f'without adamw: {said}')
+    run('train', path, '--out', 'outside', '--plugin-path', plugins, executable=without)
+    own = Run('outside')
     check(len(own.steps) == 8 and own.steps == built_in.steps, f'adamw: metrics differ: {own.steps} and {built_in.steps}')
-    for file in sorted(x.relative_to(built_in.path) for part in ('model', 'state') for x in (built_in.path / part).rglob('*.safetensors')):
+    files = sorted(x.relative_to(built_in.path) for part in ('model', 'state') for x in (built_in.path / part).rglob('*.safetensors'))
+    check(len(files) >= 3, f'adamw: too few files to compare: {files}')
+    for file in files:
         check(own.bytes(file) == built_in.bytes(file), f'adamw: {file} differs between the plugin of the tree and the one built outside')
     check(str(plugins) in (own.path / 'run.toml').read_text(), 'adamw: run.toml does not name where the plugin was found that was built outside')
 
 
-def beside_what_needs_an_update(id, model, plugins):
+# ---- Templates ---------------------------------------------------------------------------------------------------------------------------
+
+model = from_config('gpt2', vocab_size=61, n_positions=32, n_embd=32, n_layer=2, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+templates = {'c': ('signsgd-c', 2e-3), 'cpp': ('signsgd', 2e-3), 'cuda': ('fromage', 3e-2)}  # {folder: id, a rate that trains}
+
+
+@functools.cache
+def template(name):
+    """Where the plugin of a template lies."""
+    return build(templates[name][0], source / 'sdk' / 'templates' / name)
+
+
+def cycle(name, out, steps, *flags):
+    """The losses and norms of an optimizer on rows that go round."""
+    ids = [(5 * i + row) % 61 for row in range(4) for i in range(32)]
+    galley_test.save('cycle.safetensors', {'input_ids': ('I32', (4, 32), ids), 'labels': ('I32', (4, 32), ids)})
+    id, lr = templates[name]
+    path = recipe(f'{out}.lua', model, 'data.batch { path = "cycle.safetensors" }', use(id, lr=lr), batch=4, length=32, steps=steps, seed=1)
+    made = train(path, out, '--plugin-path', template(name), *flags)
+    made.check_memory(out)
+    check(len(made.steps) == steps, f'{out}: {len(made.steps)} steps')
+    return made.steps
+
+
+@cases(templates)
+def trains(name, of):
+    steps = cycle(name, of[0], 60)
+    check(steps[-1][0] < steps[0][0] - 2, f'{of[0]}: the loss went from {steps[0][0]} to {steps[-1][0]} only')
+
+
+@cases(templates)
+def beside_what_needs_an_update(name, of):
     """Every strategy that relies on another one to decide the update takes a template's for one."""
+    (id, _), plugins = of, template(name)
     needing = [x.parent.name for x in sorted((source / 'plugins').glob('*/plugin.toml')) if re.search(r'^needs = .*facet = "update" *}', x.read_text(), re.M)]
     check({'clip', 'split-states', 'update-in-backward', 'offload-optimizer'} <= set(needing), f'these need an update: {needing}')
-    for name in needing:
-        more = [use('amp')] if name == 'split-states' else []
-        options = {'clip': dict(norm=1.0), 'layer-decay': dict(decay=0.9)}.get(name, {})
-        path = recipe(f'{id}-{name}.lua', model, 'data.random {}', use(id, lr=1e-3), use(name, **options), *more, batch=2, length=16, steps=2, seed=1)
+    for other in needing:
+        more = [use('amp')] if other == 'split-states' else []
+        options = {'clip': dict(norm=1.0), 'layer-decay': dict(decay=0.9)}.get(other, {})
+        path = recipe(f'{id}-{other}.lua', model, 'data.random {}', use(id, lr=1e-3), use(other, **options), *more, batch=2, length=16, steps=2, seed=1)
         # Of this device's one memory nothing can be moved into another: what is refused is that, and not the template.
-        said = galley_test.run('plan', path, '--plugin-path', plugins, code=2 if name == 'offload-optimizer' else 0).stderr
-        check('has one memory class' in said if name == 'offload-optimizer' else not said, f'{id} beside {name}: {said}')
+        said = run('plan', path, '--plugin-path', plugins, code=2 if other == 'offload-optimizer' else 0).stderr
+        check('has one memory class' in said if other == 'offload-optimizer' else not said, f'{id} beside {other}: {said}')
     path = recipe(f'{id}-adapter.lua', model, 'data.random {}', use('lora', rank=2), use('amp'), use('clip', norm=1.0), use(id, lr=1e-3), batch=2, length=16, steps=2, seed=1)
     train(path, f'{id}-adapter', '--plugin-path', plugins)
 
 
+@case
+def on_an_emulated_gpu():
+    """What the C++ compiler has made of cuda.cu: in a run, and on the cases of its op."""
+    emulated = ['--device', 'cuda-emulated', '--plugin-path', binary / 'tests' / 'plugins' / 'cuda-emulated']
+    steps, on_cpu = cycle('cuda', 'fromage-emulated', 6, *emulated), cycle('cuda', 'fromage-cpu', 6)
+    for (loss, norm), (loss_on_cpu, norm_on_cpu) in together(steps, on_cpu):
+        check(abs(loss - loss_on_cpu) < 1e-4 and abs(norm - norm_on_cpu) < 1e-3, f'loss {loss} and norm {norm} on an emulated GPU, not {loss_on_cpu} and {norm_on_cpu}')
+    # Line 1 of the kernel's source has no barrier that could be taken away.
+    said = run('train', 'fromage-emulated.lua', '--out', 'no-mutant', '--plugin-path', template('cuda'), *emulated, code=4, GALLEY_CUDA_MUTANT='cuda.cu:1').stderr
+    check('GALLEY_CUDA_MUTANT=cuda.cu:1: no barrier, commit or wait stands there' in said, f'a mutant without a barrier: {said}')
+    cases_of_ops('fromage', template('cuda'))
+
+
+@case
 def documented_ops():
     """docs/ops.md shows code that compiles."""
+    install()
     blocks = re.findall(r'```cpp\n(.*?)```', (source / 'docs' / 'ops.md').read_text(), re.S)
     rule = re.findall(r'```c\n(galley_status gradient.*?)```', (source / 'docs' / 'ops.md').read_text(), re.S)
     check(len(blocks) == 2 and len(rule) == 1, f'docs/ops.md has {len(blocks)} blocks of C++ and {len(rule)} of C')
@@ -74,42 +133,7 @@ def documented_ops():
     command(os.environ.get('CXX', 'c++'), '-std=c++17', '-fsyntax-only', f'-I{outside / "prefix" / "include"}', outside / 'ops.cpp')
 
 
-def templates_train():
-    model = from_config('gpt2', vocab_size=61, n_positions=32, n_embd=32, n_layer=2, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
-    ids = [(5 * i + row) % 61 for row in range(4) for i in range(32)]
-    galley_test.save('cycle.safetensors', {'input_ids': ('I32', (4, 32), ids), 'labels': ('I32', (4, 32), ids)})
-    for name, id, lr in (('c', 'signsgd-c', 2e-3), ('cpp', 'signsgd', 2e-3), ('cuda', 'fromage', 3e-2)):
-        plugins = build(id, source / 'sdk' / 'templates' / name)
-
-        def trains(run, steps, *flags):
-            path = recipe(f'{run}.lua', model, 'data.batch { path = "cycle.safetensors" }', use(id, lr=lr), batch=4, length=32, steps=steps, seed=1)
-            made = train(path, run, '--plugin-path', plugins, *flags)
-            made.check_memory(run)
-            check(len(made.steps) == steps, f'{run}: {len(made.steps)} steps')
-            return made.steps
-
-        beside_what_needs_an_update(id, model, plugins)
-        steps = trains(id, 60)
-        check(steps[-1][0] < steps[0][0] - 2, f'{id}: the loss went from {steps[0][0]} to {steps[-1][0]} only')
-        if name != 'cuda':
-            continue
-        # What the C++ compiler has made of cuda.cu: on the cases of its op, and in a run.
-        tests = binary / 'tests' / 'bin' / 'models'
-        if tests.exists():
-            r = subprocess.run([tests, f'--gtest_filter=Ops/Kernel.*/{id}_*', '--gtest_brief=1'], capture_output=True, text=True, errors='replace',
-                               env=dict(os.environ, GALLEY_TEST_PLUGINS=str(plugins / id)))
-            check(r.returncode == 0 and re.search(r'PASSED  \] [1-9]', r.stdout), f'{id}: the cases of its op: {r.stdout[-2000:]}{r.stderr[-1000:]}')
-        emulated = trains(f'{id}-emulated', 6, '--device', 'cuda-emulated', '--plugin-path', binary / 'tests' / 'plugins' / 'cuda-emulated')
-        for (loss, norm), (on_cpu, norm_on_cpu) in together(emulated, steps[:6]):
-            check(abs(loss - on_cpu) < 1e-4 and abs(norm - norm_on_cpu) < 1e-3, f'{id}: loss {loss} and norm {norm} on an emulated GPU, not {on_cpu} and {norm_on_cpu}')
-        # Line 1 of the kernel's source has no barrier that could be taken away.
-        os.environ['GALLEY_CUDA_MUTANT'] = 'cuda.cu:1'
-        said = galley_test.run('train', f'{id}-emulated.lua', '--out', 'no-mutant', '--plugin-path', plugins, '--device', 'cuda-emulated', '--plugin-path',
-                               binary / 'tests' / 'plugins' / 'cuda-emulated', code=4).stderr
-        del os.environ['GALLEY_CUDA_MUTANT']
-        check('GALLEY_CUDA_MUTANT=cuda.cu:1: no barrier, commit or wait stands there' in said, f'{id}: a mutant without a barrier: {said}')
-
-
+@case
 def a_format_holds_weights():
     """The template of a format, beside LoRA: the same model in a fourth of the memory, and nearly the same numbers."""
     plugins = build('q8', source / 'sdk' / 'templates' / 'format')
@@ -134,19 +158,7 @@ def a_format_holds_weights():
     run('certify', 'q8.lua', '--json', 'certified.json', '--plugin-path', plugins)
     kept = json.loads(pathlib.Path('certified.json').read_text())['kept_promises']
     check(kept >= 8, f'certify holds {kept} tensors against the promise of q8')
-    tests = binary / 'tests' / 'bin' / 'models'
-    if tests.exists():
-        r = subprocess.run([tests, '--gtest_filter=Ops/Kernel.*/q8_*', '--gtest_brief=1'], capture_output=True, text=True, errors='replace',
-                           env=dict(os.environ, GALLEY_TEST_PLUGINS=str(plugins / 'q8'), GALLEY_TEST_LEVEL='x86-64-v3'))  # it has no kernels for GPUs
-        check(r.returncode == 0 and re.search(r'PASSED  \] [1-9]', r.stdout), f'q8: the cases of its ops: {r.stdout[-2000:]}{r.stderr[-1000:]}')
+    cases_of_ops('q8', plugins, GALLEY_TEST_LEVEL='x86-64-v3')  # it has no kernels for GPUs
 
 
-try:
-    install()
-    documented_ops()
-    same_bytes()
-    templates_train()
-    a_format_holds_weights()
-finally:
-    shutil.rmtree(outside, ignore_errors=True)
 finish()

@@ -1,4 +1,6 @@
 """What tests of the SDK share: it is installed into a folder of its own, and plugins are built with it alone."""
+import atexit
+import functools
 import json
 import os
 import pathlib
@@ -11,6 +13,7 @@ import galley_test
 from galley_test import binary, check, from_config, source
 
 outside = pathlib.Path(tempfile.mkdtemp(prefix='galley-sdk-'))
+atexit.register(shutil.rmtree, outside, ignore_errors=True)
 
 
 def command(*words):
@@ -21,7 +24,9 @@ def command(*words):
     return r.stdout
 
 
+@functools.cache
 def install():
+    """The SDK in a folder of its own: once for all cases of a test."""
     command('cmake', '--install', binary, '--component', 'sdk', '--prefix', outside / 'prefix')
 
 
@@ -36,6 +41,7 @@ def check_sources(build_folder, name):
 
 def configure_and_build(folder, name):
     """Builds a project with find_package(galley-sdk), and answers where its plugins lie."""
+    install()
     command('cmake', '-S', folder, '-B', folder / 'build', f'-DCMAKE_PREFIX_PATH={outside / "prefix"}', '-DCMAKE_BUILD_TYPE=Debug', '-DCMAKE_EXPORT_COMPILE_COMMANDS=ON')
     command('cmake', '--build', folder / 'build', '--parallel', '2')
     check_sources(folder / 'build', name)
