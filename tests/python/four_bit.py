@@ -11,7 +11,8 @@ import shutil
 import struct
 
 from discrete_kit import discrete, same
-from galley_test import binary, case, cases, check, error, every, finish, fresh_folder, from_config, from_folder, gradients, load, norm, plan, recipe, run, together, train, use
+from galley_test import (binary, case, cases, check, error, every, finish, fresh_folder, from_config, from_folder, gradients, load, norm, plan, recipe, run, together,
+                         train, use)
 from steps_kit import recipes, refused, trained
 
 fresh_folder()
@@ -24,6 +25,7 @@ families = {
     'gpt2': from_config('gpt2', vocab_size=97, n_positions=32, n_embd=48, n_layer=2, n_head=4),
 }
 entries = dict(batch=2, length=16, steps=4, seed=4)
+written = recipes(families['llama'], 'data.random {}', **entries)
 
 
 def nf4(**options):
@@ -112,7 +114,7 @@ def trains_beside(base, merged, options):
         for n, (_, _, wanted) in grads.items():
             e = error(made[name][n][2], wanted, 1e-3 * total)
             check(e < 1e-5, f'{n} of {name} is off by {e}')
-    check(every(made['codes'][n][2] == made['recomputed'][n][2] for n in grads), f'recomputation changes gradients')
+    check(every(made['codes'][n][2] == made['recomputed'][n][2] for n in grads), 'recomputation changes gradients')
     first = [n for n in grads if re.search(r'\.0\.(self_attn|attn|mlp)\.', n) and 'lora_B' in n]
     check(first and every(norm(made['recomputed'][n][2]) > 0 for n in first), f'no gradient comes to the first layer: {first}')
 
@@ -131,16 +133,17 @@ def lies(path, **dtypes):
 @case
 def prepared():
     """What the literature calls k-bit preparation: all is frozen but the adapter, norms and the head are F32, and codes are read as they are."""
-    path = recipe('prepared.lua', families['llama'], 'data.random {}', nf4(double=True), lora, adamw, **entries)
+    path = written('prepared', nf4(double=True), lora, adamw)
     kept = {'lm_head.weight': 'f32', 'model.norm.weight': 'f32', 'model.layers.0.input_layernorm.weight': 'f32', 'model.layers.0.mlp.up_proj.weight': 'u8',
-            'model.layers.0.mlp.up_proj.weight.absmax': 'u8', 'model.layers.0.mlp.up_proj.weight.nested_absmax': 'f32', 'model.layers.0.mlp.up_proj.weight.nested_offset': 'f32'}
+            'model.layers.0.mlp.up_proj.weight.absmax': 'u8', 'model.layers.0.mlp.up_proj.weight.nested_absmax': 'f32',
+            'model.layers.0.mlp.up_proj.weight.nested_offset': 'f32'}
     lies(path, **kept)
     code = run('plan', path, '--dump', 'fuse').stdout
     steps = [x for x in code.splitlines() if not x.startswith(('load', 'init'))]
     check(not any('unpack' in x for x in steps), f'a weight is unpacked in a step: {[x for x in steps if "unpack" in x][:2]}')
     # As many launches as beside plain weights, in F32 and in BF16.
     for more in ([], [use('amp', compute='bf16')]):
-        counts = [plan(recipe('launches.lua', families['llama'], 'data.random {}', *more, *uses, lora, adamw, **entries))['launches'] for uses in ([], [nf4(double=True)])]
+        counts = [plan(written('launches', *more, *uses, lora, adamw))['launches'] for uses in ([], [nf4(double=True)])]
         check(counts[0] == counts[1], f'launches of a step beside plain weights and beside codes: {counts}')
 
 
@@ -155,10 +158,11 @@ def counted():
 @case
 def bytes_of_weights():
     """Each weight's bytes by the format's formula, 4.5 and 4.127 bits a number."""
+    wide = from_config('llama', vocab_size=64, hidden_size=512, intermediate_size=1376, num_hidden_layers=4, num_attention_heads=8, max_position_embeddings=16,
+                       tie_word_embeddings=True)
     made = {}
     for name, uses in (('plain', []), ('single', [nf4()]), ('double', [nf4(double=True)])):
-        path = recipe(f'bytes-{name}.lua', from_config('llama', vocab_size=64, hidden_size=512, intermediate_size=1376, num_hidden_layers=4, num_attention_heads=8,
-                                                       max_position_embeddings=16, tie_word_embeddings=True), 'data.random {}', *uses, lora, adamw, batch=1, length=8, steps=1)
+        path = recipe(f'bytes-{name}.lua', wide, 'data.random {}', *uses, lora, adamw, batch=1, length=8, steps=1)
         code = run('plan', path, '--dump', 'plan').stdout
         made[name] = {m[3]: int(m[2]) - int(m[1]) for m in re.finditer(r'^0 \[(\d+), (\d+)\) .*? (model\.\S*_proj\.weight\S*) \w+\(.* run$', code, re.M)}
     counts = dict(q_proj=512 * 512, k_proj=512 * 512, v_proj=512 * 512, o_proj=512 * 512, gate_proj=512 * 1376, up_proj=512 * 1376, down_proj=512 * 1376)
@@ -204,7 +208,6 @@ def fits(name, of):
 
 # ---- What is refused --------------------------------------------------------------------------------------------------------------------
 
-made = recipes(families['llama'], 'data.random {}', **entries)
 REFUSED = {
     'nothing is frozen': ([nf4(), adamw], ['refused.lua:', 'quantize-nf4: ', 'all linear layers are trained', 'use "lora"', 'freeze']),
     'no such layer': ([nf4(skip=['q_prj']), lora, adamw], ["no linear layer is called 'q_prj'", 'q_proj']),
@@ -218,12 +221,12 @@ REFUSED = {
 @cases(REFUSED)
 def refusals(_, of):
     uses, texts = of
-    refused(made('refused', *uses), *texts)
+    refused(written('refused', *uses), *texts)
 
 
 @case
 def what_trains_stays_as_it_is():
-    path = made('some', nf4(), use('freeze', **{'except': ['model.layers.1.*']}), adamw)
+    path = written('some', nf4(), use('freeze', **{'except': ['model.layers.1.*']}), adamw)
     run('plan', path, '--check')
     code = run('plan', path, '--dump', 'plan').stdout
     check(re.search(r'model\.layers\.0\.mlp\.up_proj\.weight u8\(1920,1\) weights run', code), 'a frozen layer is not quantized')
@@ -234,11 +237,11 @@ def what_trains_stays_as_it_is():
 @case
 def the_head_is_quantized_if_it_is_asked_for():
     """Norms never are."""
-    norm, down = 'model.norm.weight', 'model.layers.0.mlp.down_proj.weight'
-    lies(made('head', nf4(skip=[]), lora, adamw), **{'lm_head.weight': 'u8', norm: 'f32', down: 'u8'})
-    lies(made('head', nf4(), lora, adamw), **{'lm_head.weight': 'f32', norm: 'f32', down: 'u8'})
+    last, down = 'model.norm.weight', 'model.layers.0.mlp.down_proj.weight'
+    lies(written('head', nf4(skip=[]), lora, adamw), **{'lm_head.weight': 'u8', last: 'f32', down: 'u8'})
+    lies(written('head', nf4(), lora, adamw), **{'lm_head.weight': 'f32', last: 'f32', down: 'u8'})
     # What is said takes the place of the default.
-    lies(made('head', nf4(skip=['down_proj']), lora, adamw), **{'lm_head.weight': 'u8', norm: 'f32', down: 'f32'})
+    lies(written('head', nf4(skip=['down_proj']), lora, adamw), **{'lm_head.weight': 'u8', last: 'f32', down: 'f32'})
 
 
 # ---- Runs -------------------------------------------------------------------------------------------------------------------------------

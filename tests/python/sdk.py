@@ -103,7 +103,8 @@ def beside_what_needs_an_update(name, of):
         # Of this device's one memory nothing can be moved into another: what is refused is that, and not the template.
         said = run('plan', path, '--plugin-path', plugins, code=2 if other == 'offload-optimizer' else 0).stderr
         check('has one memory class' in said if other == 'offload-optimizer' else not said, f'{id} beside {other}: {said}')
-    path = recipe(f'{id}-adapter.lua', model, 'data.random {}', use('lora', rank=2), use('amp'), use('clip', norm=1.0), use(id, lr=1e-3), batch=2, length=16, steps=2, seed=1)
+    path = recipe(f'{id}-adapter.lua', model, 'data.random {}', use('lora', rank=2), use('amp'), use('clip', norm=1.0), use(id, lr=1e-3),
+                  batch=2, length=16, steps=2, seed=1)
     train(path, f'{id}-adapter', '--plugin-path', plugins)
 
 
@@ -127,8 +128,8 @@ def documented_ops():
     blocks = re.findall(r'```cpp\n(.*?)```', (source / 'docs' / 'ops.md').read_text(), re.S)
     rule = re.findall(r'```c\n(galley_status gradient.*?)```', (source / 'docs' / 'ops.md').read_text(), re.S)
     check(len(blocks) == 2 and len(rule) == 1, f'docs/ops.md has {len(blocks)} blocks of C++ and {len(rule)} of C')
-    text = '\n'.join(['#include <galley/cpp/strategy.hpp>', 'using namespace galley::sdk;', 'void forward_shape(const Node&, Shapes&) {}', 'void forward_reference(const Node&) {}',
-                      blocks[1], blocks[0], 'namespace c {', *rule, 'static_assert(std::is_same_v<decltype(&gradient), decltype(galley_op::gradient)>);', '}'])
+    text = '\n'.join(['#include <galley/cpp/strategy.hpp>', 'using namespace galley::sdk;',
+                      'void forward_shape(const Node&, Shapes&) {}', 'void forward_reference(const Node&) {}', blocks[1], blocks[0], 'namespace c {', *rule, 'static_assert(std::is_same_v<decltype(&gradient), decltype(galley_op::gradient)>);', '}'])
     (outside / 'ops.cpp').write_text(text)
     command(os.environ.get('CXX', 'c++'), '-std=c++17', '-fsyntax-only', f'-I{outside / "prefix" / "include"}', outside / 'ops.cpp')
 

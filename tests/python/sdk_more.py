@@ -110,7 +110,8 @@ def ops_from_a_table():
     """Two plugins of one source, each with one set of functions for all of its ops, kernels and strategies."""
     plugins = [x for id in BRIDGES for x in ('--plugin-path', built() / id)]
     losses = []
-    for name, uses in (('one', ('bridge-b.half',)), ('all', ('bridge-a.sine', 'bridge-b.cube', 'bridge-b.half')), ('turned', ('bridge-b.half', 'bridge-b.cube', 'bridge-a.sine'))):
+    for name, uses in (('one', ('bridge-b.half',)), ('all', ('bridge-a.sine', 'bridge-b.cube', 'bridge-b.half')),
+                       ('turned', ('bridge-b.half', 'bridge-b.cube', 'bridge-a.sine'))):
         path = recipe(f'bridge-{name}.lua', llama(), DATA, *(use(x) for x in uses), use('adamw', lr=1e-2), batch=2, length=16, seed=3, steps=2, validate=dict(every=2))
         made = train(path, f'bridge-{name}', *plugins, *(['--reference'] if name == 'all' else []))
         if name == 'all':
