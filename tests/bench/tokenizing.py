@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Times `galley tokenize` beside the tokenizers library (pip install tokenizers), interleaved: whole processes of ours, JSON in and out included, against
-encode_batch of theirs alone, one thread each; and two threads of ours. Equality of the ids is the business of tests/python/tokenizers.py.
+encode_batch of theirs alone, one thread each; and two threads of ours. Equality of the ids is the business of tests/python/tokenizer_files.py.
 
 Usage: tokenizing.py GALLEY TEXTS_JSONL ROUNDS TOKENIZER_JSON…     TEXTS_JSONL: lines {"text": …}
 """
