@@ -13,19 +13,25 @@ _unshare = shutil.which('unshare')
 _offline = [_unshare, '--user', '--map-root-user', '--net'] if _unshare and subprocess.run([_unshare, '--user', '--map-root-user', '--net', 'true'], capture_output=True).returncode == 0 else []
 
 
+def programs():
+    """The folder of the machine's programs: Python, and what a test adds."""
+    folder = pathlib.Path('bin').resolve()
+    if not folder.exists():
+        folder.mkdir()
+        os.symlink(sys.executable, folder / 'python3')
+    return folder
+
+
 def stand_in(name, text):
     """A program of the machine."""
-    file = pathlib.Path('bin') / name
+    file = programs() / name
     file.write_text(f'#!/bin/sh\n{text}\n')
     file.chmod(0o755)
 
 
 def on_lent(command, timeout=600, **environment):
     """Runs a command there. Ten minutes are all it gets."""
-    folder = pathlib.Path('bin').resolve()
-    if not folder.exists():
-        folder.mkdir()
-        os.symlink(sys.executable, folder / 'python3')
+    folder = programs()
     return subprocess.run([*_offline, *map(str, command)], capture_output=True, text=True, errors='replace', timeout=timeout,
                           env={'PATH': str(folder), 'HOME': str(folder), 'GALLEY_TEST_DEVICE': str(device), **environment})
 
