@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 
-from galley_test import check, finish, fresh_folder, run, source
+from galley_test import case, cases, check, finish, fresh_folder, run, source
 
 record = source / 'sdk' / 'contracts.json'
 
@@ -19,15 +19,28 @@ def bare(x):
     return [bare(v) for v in x] if isinstance(x, list) else x
 
 
+def contracts():
+    """{op: what it is}, as the program says."""
+    return {op['name']: bare({k: v for k, v in op.items() if k != 'name'}) for plugin in json.loads(run('plugins', '--json').stdout) for op in plugin['ops']}
+
+
 fresh_folder()
-now = {op['name']: bare({k: v for k, v in op.items() if k != 'name'}) for plugin in json.loads(run('plugins', '--json').stdout) for op in plugin['ops']}
-lines = [f'{json.dumps(name)}: {json.dumps(contract, sort_keys=True)}' for name, contract in sorted(now.items())]
-text = '{\n' + ',\n'.join(lines) + '\n}\n'
-if '--update' in sys.argv:
-    record.write_text(text)
-check(record.read_text() == text, 'sdk/contracts.json records something else than the ops are: `tests/python/contracts.py --update`, and look at what sdk/compare.py says')
-check({'linear', 'adamw_step', 'attention'} <= set(now), f'ops: {sorted(now)}')
-check(now['linear']['attributes'][0] == {'name': 'transposed', 'type': 'I64', 'required': False, 'default': '0'}, f'linear: {now["linear"]}')
+
+
+@case
+def recorded():
+    now = contracts()
+    lines = [f'{json.dumps(name)}: {json.dumps(contract, sort_keys=True)}' for name, contract in sorted(now.items())]
+    text = '{\n' + ',\n'.join(lines) + '\n}\n'
+    if '--update' in sys.argv:
+        record.write_text(text)
+    check(record.read_text() == text,
+          'sdk/contracts.json records something else than the ops are: `tests/python/contracts.py --update`, and look at what sdk/compare.py says')
+    check({'linear', 'adamw_step', 'attention'} <= set(now), f'ops: {sorted(now)}')
+    check(now['linear']['attributes'][0] == {'name': 'transposed', 'type': 'I64', 'required': False, 'default': '0'}, f'linear: {now["linear"]}')
+
+
+# ---- What sdk/compare.py says of a change --------------------------------------------------------------------------------------------------
 
 
 def copy(name):
@@ -37,6 +50,8 @@ def copy(name):
 
 def compare(name, edits=(), change=None):
     """Compares the SDK with a copy of it in which files are edited."""
+    if not pathlib.Path('before').exists():
+        copy('before')
     copy(name)
     for file, before, after in edits:
         path = pathlib.Path(name) / 'include' / 'galley' / file
@@ -73,24 +88,44 @@ def grow(ops):
     ops['linear']['inputs'].append({'name': 'scale', 'role': 'whole', 'flags': ['optional']})
 
 
-copy('before')
-r = compare('same')
-check(r.returncode == 0 and r.stdout == '0 breaks what was built before\n0 new\n', f'same: {r}')
-for name, said, edits, change in (
-        ('field-gone', 'galley_rewrite.phase: the field is gone', [('rewrite.h', '  uint32_t phase; ', '  uint32_t stage; ')], None),
-        ('field-moved', 'galley_rewrite.flags: was at byte 16, is at 24', [('rewrite.h', '  uint64_t flags; ', '  uint64_t more;\n  uint64_t flags; ')], None),
-        ('type', 'galley_cost.flops: was double, is uint64_t', [('op.h', 'double flops;', 'uint64_t flops;')], None),
-        ('function', 'galley_graph_verbs.replace: was galley_status (*)', [('graph.h', 'galley_tensor from, galley_tensor to, galley_error*);', 'galley_tensor from, galley_error*);')], None),
-        ('number', 'GALLEY_STAGE_STEP: was', [('update.h', '#define GALLEY_STAGE_STEP ', '#define GALLEY_STAGE_STEP 1')], None),
-        ('op-gone', 'linear: the op is gone', [], lambda ops: ops.pop('linear')),
-        ('input-gone', 'linear: input bias is gone', [], drop_input),
-        ('input-name', 'linear: input 1 was', [], rename_input),
-        ('required', 'linear: attribute groups is new and required', [], add_required),
-        ('default', 'adamw_step: attribute beta1 was', [], change_default)):
+BROKEN = {
+    'field-gone': ('galley_rewrite.phase: the field is gone', [('rewrite.h', '  uint32_t phase; ', '  uint32_t stage; ')], None),
+    'field-moved': ('galley_rewrite.flags: was at byte 16, is at 24', [('rewrite.h', '  uint64_t flags; ', '  uint64_t more;\n  uint64_t flags; ')], None),
+    'type': ('galley_cost.flops: was double, is uint64_t', [('op.h', 'double flops;', 'uint64_t flops;')], None),
+    'function': ('galley_graph_verbs.replace: was galley_status (*)',
+                 [('graph.h', 'galley_tensor from, galley_tensor to, galley_error*);', 'galley_tensor from, galley_error*);')], None),
+    'number': ('GALLEY_STAGE_STEP: was', [('update.h', '#define GALLEY_STAGE_STEP ', '#define GALLEY_STAGE_STEP 1')], None),
+    'op-gone': ('linear: the op is gone', [], lambda ops: ops.pop('linear')),
+    'input-gone': ('linear: input bias is gone', [], drop_input),
+    'input-name': ('linear: input 1 was', [], rename_input),
+    'required': ('linear: attribute groups is new and required', [], add_required),
+    'default': ('adamw_step: attribute beta1 was', [], change_default),
+}
+
+
+@case
+def same():
+    r = compare('same')
+    check(r.returncode == 0 and r.stdout == '0 breaks what was built before\n0 new\n', f'{r}')
+
+
+@cases(BROKEN)
+def breaks(name, of):
+    said, edits, change = of
     r = compare(name, edits, change)
-    check(r.returncode == 1 and said in r.stdout and r.stdout.startswith('3 breaks' if name == 'field-moved' else '1 breaks'), f'{name}: {r.returncode} {r.stdout}{r.stderr}')
-r = compare('grown', [('rewrite.h', '  uint32_t reserved;\n', '  uint32_t reserved;\n  uint64_t more;\n')], grow)
-check(r.returncode == 0 and '4 new' in r.stdout, f'grown: {r.stdout}{r.stderr}')
-r = subprocess.run([source / 'sdk' / 'compare.py', 'before', 'nowhere'], capture_output=True, text=True)
-check(r.returncode == 2 and 'nowhere: has neither include/galley' in r.stderr, f'no SDK: {r}')
+    check(r.returncode == 1 and said in r.stdout and r.stdout.startswith('3 breaks' if name == 'field-moved' else '1 breaks'), f'{r.returncode} {r.stdout}{r.stderr}')
+
+
+@case
+def grown():
+    r = compare('grown', [('rewrite.h', '  uint32_t reserved;\n', '  uint32_t reserved;\n  uint64_t more;\n')], grow)
+    check(r.returncode == 0 and '4 new' in r.stdout, f'{r.stdout}{r.stderr}')
+
+
+@case
+def no_sdk():
+    r = subprocess.run([source / 'sdk' / 'compare.py', 'before', 'nowhere'], capture_output=True, text=True)
+    check(r.returncode == 2 and 'nowhere: has neither include/galley' in r.stderr, f'{r}')
+
+
 finish()

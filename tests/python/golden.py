@@ -4,7 +4,7 @@ meant, or it is a mistake; `tests/python/golden.py --update`, with the variables
 import json
 import sys
 
-from galley_test import binary, check, finish, fresh_folder, from_config, plan, recipe, source, use
+from galley_test import binary, cases, check, finish, fresh_folder, from_config, plan, recipe, source, use
 
 folder = source / 'tests' / 'golden'
 fresh_folder()
@@ -23,15 +23,21 @@ recipes = {
                     dict(batch=1, length=128)),
 }
 plugins = [x for name in ('bf16-storage', 'second-memory') for x in ('--plugin-path', binary / 'tests' / 'plugins' / name)]
-for name, (model, data, *uses, entries) in recipes.items():
+
+
+@cases(recipes)
+def golden(name, of):
+    model, data, *uses, entries = of
     path = recipe(f'{name}.lua', model, data, *uses, steps=10, seed=1, **entries)
     made = plan(path, '--target', folder / 'target.toml', *plugins)
-    golden = folder / f'{name}.json'
+    file = folder / f'{name}.json'
     if '--update' in sys.argv:
-        golden.write_text(json.dumps(made, indent=1, sort_keys=True) + '\n')
-    recorded = json.loads(golden.read_text())
-    if not check(made == recorded, f'{name} is planned otherwise than {golden.relative_to(source)} records'):
+        file.write_text(json.dumps(made, indent=1, sort_keys=True) + '\n')
+    recorded = json.loads(file.read_text())
+    if not check(made == recorded, f'planned otherwise than {file.relative_to(source)} records'):
         for key in sorted(set(made) | set(recorded)):
             if made.get(key) != recorded.get(key):
                 print(f'  {key}: {recorded.get(key)}\n  now {made.get(key)}')
+
+
 finish()

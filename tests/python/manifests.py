@@ -4,11 +4,12 @@ recipe decides."""
 import pathlib
 import shutil
 
-from galley_test import binary, check, finish, fresh_folder, from_config, plan, recipe, run, use
+from galley_test import binary, case, cases, check, finish, fresh_folder, from_config, run, use
+from steps_kit import planned, recipes, refused
 
 fresh_folder()
 model = from_config('gpt2', vocab_size=61, n_positions=16, n_embd=16, n_layer=1, n_head=2)
-small = dict(batch=2, length=8, steps=1)
+written = recipes(model, 'data.random {}', batch=2, length=8, steps=1)
 
 
 def altered(name, plugin, before, after):
@@ -21,24 +22,42 @@ def altered(name, plugin, before, after):
     return name
 
 
-clipped = recipe('clipped.lua', model, 'data.random {}', use('sgd', lr=0.1), use('clip', norm=1.0), **small)
-for requirement, says in (('sgd', None), ('sgd >= 1', None), ('sgd >= 1.0.0', None),
-                          ('sgd >= 2', "requires 'sgd >= 2', and there is version 1.0.0"), ('sdg >= 1', "requires 'sdg >= 1', and there is no such plugin")):
-    folder = altered(requirement.replace(' ', ''), 'clip', 'abi = "0.3"\n', f'abi = "0.3"\nrequires = ["{requirement}"]\n')
-    said = run('plan', clipped, '--plugin-path', folder, code=4 if says else 0).stderr
-    check(says is None or (says in said and "plugin 'clip'" in said), f'{requirement}: {said}')
+clipped = written('clipped', use('sgd', lr=0.1), use('clip', norm=1.0))
+NEED = 'needs = [{ facet = "update" }]'
+REQUIREMENTS = {'sgd': None, 'sgd >= 1': None, 'sgd >= 1.0.0': None, 'sgd >= 2': "requires 'sgd >= 2', and there is version 1.0.0",
+                'sdg >= 1': "requires 'sdg >= 1', and there is no such plugin"}
 
-alone = recipe('alone.lua', model, 'data.random {}', use('clip', norm=1.0), **small)
-said = run('plan', alone, code=2).stderr
-check("alone.lua:7: clip needs an optimizer, and the recipe has none" in said and "'adam', 'adamw'" in said, f'clip alone: {said}')
-plan(clipped)
-for value, says in (('"sgd"', None), ('"adamw"', 'clipped.lua:8: clip needs update = \'adamw\', but sgd (clipped.lua:7) makes it \'sgd\'')):
-    folder = altered(f'needs-{value.strip(chr(34))}', 'clip', 'needs = [{ facet = "update" }]', f'needs = [{{ facet = "update", value = {value} }}]')
-    said = run('plan', clipped, '--plugin-path', folder, code=2 if says else 0).stderr
-    check(says is None or says in said, f'needs {value}: {said}')
-folder = altered('when', 'clip', 'needs = [{ facet = "update" }]', 'needs = [{ facet = "window", value = "micro-batches", when = { norm = 2.0 } }]')
-run('plan', clipped, '--plugin-path', folder)
-strict = recipe('strict.lua', model, 'data.random {}', use('sgd', lr=0.1), use('clip', norm=2.0), **small)
-said = run('plan', strict, '--plugin-path', folder, code=2).stderr
-check("clip needs a strategy that decides 'window' = " in said and "'accumulate'" in said, f'a need with a condition: {said}')
+
+@cases(REQUIREMENTS)
+def requires(requirement, says):
+    folder = altered(requirement.replace(' ', ''), 'clip', 'abi = "0.3"\n', f'abi = "0.3"\nrequires = ["{requirement}"]\n')
+    if says:
+        refused(clipped, says, "plugin 'clip'", code=4, flags=('--plugin-path', folder))
+    else:
+        run('plan', clipped, '--plugin-path', folder)
+
+
+@case
+def needs_an_optimizer():
+    refused(written('alone', use('clip', norm=1.0)), 'alone.lua:7: clip needs an optimizer, and the recipe has none', "'adam', 'adamw'")
+    planned(clipped)
+
+
+@cases({'sgd': None, 'adamw': "clipped.lua:8: clip needs update = 'adamw', but sgd (clipped.lua:7) makes it 'sgd'"})
+def needs_a_value(value, says):
+    folder = altered(f'needs-{value}', 'clip', NEED, f'needs = [{{ facet = "update", value = "{value}" }}]')
+    if says:
+        refused(clipped, says, flags=('--plugin-path', folder))
+    else:
+        run('plan', clipped, '--plugin-path', folder)
+
+
+@case
+def needs_where_an_option_says_so():
+    folder = altered('when', 'clip', NEED, 'needs = [{ facet = "window", value = "micro-batches", when = { norm = 2.0 } }]')
+    run('plan', clipped, '--plugin-path', folder)
+    strict = written('strict', use('sgd', lr=0.1), use('clip', norm=2.0))
+    refused(strict, "clip needs a strategy that decides 'window' = ", "'accumulate'", flags=('--plugin-path', folder))
+
+
 finish()

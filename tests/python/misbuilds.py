@@ -2,10 +2,12 @@
 """A plugin that builds a wrong graph is found out before anything runs: exit code 4, with the plugin, the node, its op and what is wrong with it."""
 import json
 
-from galley_test import binary, check, finish, fresh_folder, from_config, recipe, run, use
+from galley_test import binary, case, cases, check, finish, fresh_folder, from_config, run, use
+from steps_kit import recipes, refused
 
 fresh_folder()
 model = from_config('gpt2', vocab_size=61, n_positions=32, n_embd=32, n_layer=1, n_head=4)
+written = recipes(model, 'data.random {}', batch=2, length=8, steps=2)
 plugins = ['--plugin-path', binary / 'tests' / 'plugins' / 'misbuilds']
 adamw, line = use('adamw', lr=1e-3), 'misbuilds (wrong.lua:'
 mistakes = {
@@ -23,17 +25,13 @@ mistakes = {
     'frozen': ("after pass 'update'", line, "op 'tinker_step'", 'which is frozen'),
     'gone': ("after pass 'update'", line, "op 'scale'", 'which is gone when the update part runs'),
 }
-for how, parts in mistakes.items():
-    uses = [use('misbuilds', how=how), adamw] + ([use('freeze', patterns='*.wte.*')] if how == 'frozen' else [])
-    path = recipe('wrong.lua', model, 'data.random {}', *uses, batch=2, length=8, steps=2)
-    for command in (['plan', path], ['train', path, '--out', 'out']):
-        said = run(*command, *plugins, code=4).stderr
-        for part in (*parts, 'misbuilds'):
-            check(part in said, f'{how}: {part!r} is not in: {said}')
-path = recipe('right.lua', model, 'data.random {}', use('misbuilds', how='nothing'), adamw, batch=2, length=8, steps=2)
-said = run('plan', path, '--json', *plugins)
-check("op 'add' of plugin 'misbuilds' is hidden by that of 'models'" in said.stderr, f'a standard op is hidden: {said.stderr}')
-plain = recipe('plain.lua', model, 'data.random {}', adamw, batch=2, length=8, steps=2)
+
+
+@cases(mistakes)
+def mistake(how, parts):
+    path = written('wrong', use('misbuilds', how=how), adamw, *([use('freeze', patterns='*.wte.*')] if how == 'frozen' else []))
+    refused(path, *parts, 'misbuilds', code=4, flags=plugins)
+    refused(path, *parts, 'misbuilds', code=4, command='train', flags=('--out', 'out', *plugins))
 
 
 def without_places(text):
@@ -46,5 +44,12 @@ def without_places(text):
     return out
 
 
-check(without_places(said.stdout) == without_places(run('plan', plain, '--json').stdout), 'the plan beside an op of the same name is another one')
+@case
+def op_of_the_same_name():
+    said = run('plan', written('right', use('misbuilds', how='nothing'), adamw), '--json', *plugins)
+    check("op 'add' of plugin 'misbuilds' is hidden by that of 'models'" in said.stderr, f'a standard op is hidden: {said.stderr}')
+    plain = run('plan', written('plain', adamw), '--json').stdout
+    check(without_places(said.stdout) == without_places(plain), 'the plan beside an op of the same name is another one')
+
+
 finish()
