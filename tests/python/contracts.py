@@ -48,10 +48,15 @@ def copy(name):
     shutil.copy(record, f'{name}/contracts.json')
 
 
-def compare(name, edits=(), change=None):
-    """Compares the SDK with a copy of it in which files are edited."""
+def compared(name):
+    """What the script says of the SDK and that of a folder."""
     if not pathlib.Path('before').exists():
         copy('before')
+    return subprocess.run([source / 'sdk' / 'compare.py', 'before', name], capture_output=True, text=True)
+
+
+def compare(name, edits=(), change=None):
+    """Compares the SDK with a copy of it in which files are edited."""
     copy(name)
     for file, before, after in edits:
         path = pathlib.Path(name) / 'include' / 'galley' / file
@@ -63,7 +68,7 @@ def compare(name, edits=(), change=None):
         ops = json.loads(path.read_text())
         change(ops)
         path.write_text(json.dumps(ops))
-    return subprocess.run([source / 'sdk' / 'compare.py', 'before', name], capture_output=True, text=True)
+    return compared(name)
 
 
 def drop_input(ops):
@@ -124,7 +129,7 @@ def grown():
 
 @case
 def no_sdk():
-    r = subprocess.run([source / 'sdk' / 'compare.py', 'before', 'nowhere'], capture_output=True, text=True)
+    r = compared('nowhere')
     check(r.returncode == 2 and 'nowhere: has neither include/galley' in r.stderr, f'{r}')
 
 

@@ -2,9 +2,10 @@
 """What models have of which config.json says nothing: what transformers (5.24) gives a configuration of each type. tests/fixtures/model-defaults.json has its
 numbers, and how many parameters a model with all of them has."""
 import json
+import math
 import re
 
-from galley_test import check, finish, fixtures, fresh_folder, from_config, recipe, run, train
+from galley_test import case, cases, check, finish, fixtures, fresh_folder, from_config, recipe, run, train, use
 
 fresh_folder()
 known = json.loads((fixtures / 'model-defaults.json').read_text())
@@ -19,32 +20,46 @@ sizes = dict(gpt2=gpt2, distilbert=distilbert, t5=t5, mt5=t5, bert=plain, robert
              gpt_neo=dict(vocab_size=31, hidden_size=8, num_layers=1, num_heads=2, max_position_embeddings=16, attention_types=[[['global'], 1]]),
              bloom=dict(vocab_size=31, hidden_size=8, n_layer=1, n_head=2))
 # Galley writes none of these: heads of other models, what nothing is computed by, and what can have one value only.
-elsewhere = re.compile(r'summary_|slow_but_exact|classifier_dropout|embd_pdrop|reorder_and_upcast|use_bidirectional|qa_dropout|attn_logit_softcapping|_sliding_window_pattern|layer_norm_elementwise_affine|add_cross_attention')
-seen = 0
-for kind, expected in known.items():
-    entries = dict(batch=1, length=8, steps=1, **({'target_length': 4} if 't5' in kind else {}))
-    adamw = 'use "adamw" { lr = 0.001 }'
-    graph = run('plan', recipe('whole.lua', from_config(kind), 'data.random {}', adamw, **entries), '--dump', 'rewrite').stdout
-    count = 0
-    for shape in re.findall(r'^  parameter \S+ f32\(([\d,]+)\)', graph, re.M):
-        n = 1
-        for extent in shape.split(','):
-            n *= int(extent)
-        count += n
-    check(count == expected['parameters'], f'{kind} without a word has {count} parameters, not {expected["parameters"]}')
+elsewhere = re.compile(r'summary_|slow_but_exact|classifier_dropout|embd_pdrop|reorder_and_upcast|use_bidirectional|qa_dropout|attn_logit_softcapping|'
+                       r'_sliding_window_pattern|layer_norm_elementwise_affine|add_cross_attention')
+
+
+def compared(kind):
+    """{key: what transformers gives it} of what Galley writes where config.json says nothing."""
     given = sizes.get(kind, small)
-    train(recipe(f'{kind}.lua', from_config(kind, **given), 'data.random {}', adamw, **entries), kind)
-    with open(f'{kind}/model/config.json') as f:
-        saved = json.load(f)
-    for key, value in expected['config'].items():
-        if key in given or value is None or elsewhere.match(key):
-            continue
-        seen += 1
-        if key == 'rope_parameters' and key not in saved:   # as older configurations write it
-            found = {k: saved.get(k) for k in ('rope_theta',)} if kind != 'gpt_neox' else dict(rope_theta=saved['rotary_emb_base'], partial_rotary_factor=saved['rotary_pct'])
+    return {k: v for k, v in known[kind]['config'].items() if k not in given and v is not None and not elsewhere.match(k)}
+
+
+def entries(kind):
+    return dict(batch=1, length=8, steps=1, **({'target_length': 4} if 't5' in kind else {}))
+
+
+adamw = use('adamw', lr=1e-3)
+
+
+@cases(known)
+def parameters(kind, expected):
+    graph = run('plan', recipe('whole.lua', from_config(kind), 'data.random {}', adamw, **entries(kind)), '--dump', 'rewrite').stdout
+    count = sum(math.prod(map(int, shape.split(','))) for shape in re.findall(r'^  parameter \S+ f32\(([\d,]+)\)', graph, re.M))
+    check(count == expected['parameters'], f'without a word it has {count} parameters, not {expected["parameters"]}')
+
+
+@cases(known)
+def configuration(kind, _):
+    made = train(recipe(f'{kind}.lua', from_config(kind, **sizes.get(kind, small)), 'data.random {}', adamw, **entries(kind)), kind)
+    saved = json.loads((made.path / 'model/config.json').read_text())
+    for key, value in compared(kind).items():
+        found = saved.get(key)
+        if key == 'rope_parameters' and key not in saved:  # as older configurations write it
+            found = dict(rope_theta=saved['rotary_emb_base'], partial_rotary_factor=saved['rotary_pct']) if kind == 'gpt_neox' else dict(rope_theta=saved.get('rope_theta'))
             value = {k: v for k, v in value.items() if k in found}
-        else:
-            found = saved.get(key)
-        check(found == value and type(found) is type(value), f'{kind}: {key} is {found!r} where config.json says nothing, not {value!r}')
-check(seen > 100, f'only {seen} defaults were compared')
+        check(found == value and type(found) is type(value), f'{key} is {found!r} where config.json says nothing, not {value!r}')
+
+
+@case
+def all_that_there_are():
+    count = sum(len(compared(kind)) for kind in known)
+    check(len(known) == 18 and count > 100, f'only {count} defaults of {len(known)} types are compared')
+
+
 finish()

@@ -3,7 +3,8 @@
 import pathlib
 import random
 
-from galley_test import batch_of, check, finish, fresh_folder, from_config, recipe, run, save, train, use
+from galley_test import batch_of, case, cases, check, finish, fresh_folder, from_config, recipe, run, save, use
+from steps_kit import trained
 
 fresh_folder()
 r = random.Random(3)
@@ -26,30 +27,37 @@ labels = [t if m else -100 for t, m in zip(ids, mask)]
 batch = {'input_ids': ('I32', (B, S), ids), 'labels': ('I32', (B, S), labels)}
 save('plain.safetensors', batch)
 save('mask.safetensors', dict(batch, attention_mask=('I32', (B, S), mask)))
-for name, model in models.items():
+
+
+@cases(models)
+def rows_of_a_batch(name, model):
     runs = {}
     for data in ('plain', 'mask'):
         path = recipe(f'{name}-{data}.lua', model, batch_of(f'{data}.safetensors'), use('clip', norm=1.0), use('adamw', lr=1e-3),
                       use('accumulate', steps=2), batch=2, steps=5, seed=2)
-        check(reads_first_key(path) == (data == 'mask'), f'{name}: the model of {data}.safetensors is another one')
-        runs[data] = train(path, f'{name}-{data}')
-    check(runs['plain'].steps == runs['mask'].steps, f'{name}: metrics differ: {runs["plain"].steps} and {runs["mask"].steps}')
-    check(runs['plain'].bytes() == runs['mask'].bytes(), f'{name}: the models differ')
+        check(reads_first_key(path) == (data == 'mask'), f'the model of {data}.safetensors is another one')
+        runs[data] = trained(path, f'{name}-{data}')
+    check(runs['plain'].steps == runs['mask'].steps, f'metrics differ: {runs["plain"].steps} and {runs["mask"].steps}')
+    check(runs['plain'].bytes() == runs['mask'].bytes(), 'the models differ')
 
-# Rows of a document each, and the same rows beside packed ones, of which none is drawn.
-pathlib.Path('text').mkdir()
-for k in range(12):
-    pathlib.Path(f'text/{k}.txt').write_text(''.join(chr(r.randrange(32, 97)) for _ in range(r.randrange(20, 90))))
-alone = 'data.text { files = "text", tokenizer = "bytes", packing = "none" }'
-packed = 'data.text { files = "text", tokenizer = "bytes" }'
-sources = {'alone': f'data.mix {{ {alone} }}', 'beside': f'data.mix {{ {alone}, {packed}, weights = {{ 1, 0 }} }}'}
-model = models['mistral'].replace('97', '256')
-runs = {}
-for name, data in sources.items():
-    path = recipe(f'{name}.lua', model, data, use('adamw', lr=1e-3), batch=3, length=96, steps=5, seed=2, validate=dict(every=2))
-    check(reads_first_key(path) == (name == 'beside'), f'the model of the rows {name} is another one')
-    runs[name] = train(path, name)
-check(runs['alone'].steps == runs['beside'].steps, f'mix: metrics differ: {runs["alone"].steps} and {runs["beside"].steps}')
-check(runs['alone'].bytes() == runs['beside'].bytes(), 'mix: the models differ')
+
+@case
+def rows_of_a_document_each():
+    """And the same rows beside packed ones, of which none is drawn."""
+    r = random.Random(4)
+    pathlib.Path('text').mkdir()
+    for k in range(12):
+        pathlib.Path(f'text/{k}.txt').write_text(''.join(chr(r.randrange(32, 97)) for _ in range(r.randrange(20, 90))))
+    alone = 'data.text { files = "text", tokenizer = "bytes", packing = "none" }'
+    packed = 'data.text { files = "text", tokenizer = "bytes" }'
+    sources = {'alone': f'data.mix {{ {alone} }}', 'beside': f'data.mix {{ {alone}, {packed}, weights = {{ 1, 0 }} }}'}
+    runs = {}
+    for name, data in sources.items():
+        path = recipe(f'{name}.lua', models['mistral'].replace('97', '256'), data, use('adamw', lr=1e-3), batch=3, length=96, steps=5, seed=2, validate=dict(every=2))
+        check(reads_first_key(path) == (name == 'beside'), f'the model of the rows {name} is another one')
+        runs[name] = trained(path, name)
+    check(runs['alone'].steps == runs['beside'].steps, f'metrics differ: {runs["alone"].steps} and {runs["beside"].steps}')
+    check(runs['alone'].bytes() == runs['beside'].bytes(), 'the models differ')
+
 
 finish()

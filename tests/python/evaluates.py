@@ -4,7 +4,7 @@ makes, and what the commands make of a run that keeps one."""
 import json
 import pathlib
 
-from galley_test import check, every, finish, fresh_folder, from_config, load, recipe, run, train, use
+from galley_test import case, cases, check, every, finish, fresh_folder, from_config, load, recipe, run, train, use
 
 fresh_folder()
 pathlib.Path('text.txt').write_text('one two three four five six seven eight nine ten. ' * 60)
@@ -28,23 +28,29 @@ def validated(of):
     return [x['validation_loss'] for x in of.lines if 'validation_loss' in x]
 
 
-for kind, amp in (('fp32', []), ('master', [use('amp')]), ('cast-on-use', [use('amp', weights='cast-on-use')])):
+AMP = {'fp32': [], 'master': [use('amp')], 'cast-on-use': [use('amp', weights='cast-on-use')]}
+
+
+@cases(AMP)
+def means(kind, amp):
     plain = made(f'{kind}-plain', *amp)
     still = made(f'{kind}-still', *amp, use('ema', decay=1, warmup=False))
     follows = made(f'{kind}-follows', *amp, use('ema', decay=0))
     aside = made(f'{kind}-aside', *amp, use('ema', decay=0.5, evaluate=False))
     first, *later = validated(plain)
-    check(len(later) == 2 and every(x < first for x in later), f'{kind}: validation {first}, {later} does not fall')
-    check(validated(still) == [first] * 3, f'{kind}: a mean that never moves gives {validated(still)}, not {first}')
-    check(validated(follows) == validated(plain), f'{kind}: a mean that follows at once gives {validated(follows)}, not {validated(plain)}')
-    check(validated(aside) == validated(plain), f'{kind}: a mean that nobody evaluates by gives {validated(aside)}, not {validated(plain)}')
+    check(len(later) == 2 and every(x < first for x in later), f'validation {first}, {later} does not fall')
+    check(validated(still) == [first] * 3, f'a mean that never moves gives {validated(still)}, not {first}')
+    check(validated(follows) == validated(plain), f'a mean that follows at once gives {validated(follows)}, not {validated(plain)}')
+    check(validated(aside) == validated(plain), f'a mean that nobody evaluates by gives {validated(aside)}, not {validated(plain)}')
     for one in (plain, still, follows):
-        check(one is still or one.bytes() == plain.bytes(), f'{kind}: {one.path}: evaluating has changed the model')
-        check(saved_loss(one, amp) == validated(one)[-1], f'{kind}: {one.path}: the saved model gives {saved_loss(one, amp)}, not {validated(one)[-1]}')
+        check(one is still or one.bytes() == plain.bytes(), f'{one.path}: evaluating has changed the model')
+        check(saved_loss(one, amp) == validated(one)[-1], f'{one.path}: the saved model gives {saved_loss(one, amp)}, not {validated(one)[-1]}')
         loss = json.loads(run('eval', one.path, '--json').stdout)['validation_loss']
-        check(loss == validated(one)[-1], f'{kind}: {one.path}: eval says {loss}, not {validated(one)[-1]}')
+        check(loss == validated(one)[-1], f'{one.path}: eval says {loss}, not {validated(one)[-1]}')
         run('sample', one.path, '--prompt', 'one')
 
+
+@case
 def means_of_adapters():
     """Averages of an adapter: evaluated, saved and merged are W + alpha / rank · B·A of the averages, as by hand; the run goes on from what it has trained."""
     start = train(recipe('start.lua', model, data, use('adamw', lr=1e-30), batch=2, length=16, steps=1, seed=5), 'start', '--set', 'text=text.txt')
@@ -78,5 +84,4 @@ def means_of_adapters():
         check(worst < 1e-6, f'adapters: {module} is merged {worst} from W + 2 B A of the averages')
 
 
-means_of_adapters()
 finish()

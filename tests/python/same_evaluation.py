@@ -5,7 +5,7 @@ import json
 import pathlib
 import shutil
 
-from galley_test import check, finish, fresh_folder, from_config, recipe, run, train, use
+from galley_test import cases, check, finish, fresh_folder, from_config, recipe, run, train, use
 
 fresh_folder()
 pathlib.Path('text.txt').write_text('one two three four five six seven eight nine ten. ' * 20)
@@ -29,21 +29,23 @@ def evaluated(folder):
     return json.loads(run('eval', folder, '--json').stdout)['validation_loss']
 
 
-for family, model in models.items():
-    for compute in ('fp32', 'bf16', 'fp16'):
-        scale = {'init': 256.0} if compute == 'fp16' else {}  # so that the first steps overflow nowhere
-        amp = [use('amp', compute=compute, **scale)] if compute != 'fp32' else []
-        name = f'{family}-{compute}'
-        first = made(name, model, amp, [], 0.05, 4)
-        says = [x['validation_loss'] for x in first.lines if 'validation_loss' in x][-1]
-        check(evaluated(name) == says, f'{name}: galley eval says {evaluated(name)}, the run {says}')
-        for variant, how in variants.items():
-            other = f'{name}-{variant.replace(" ", "-")}'
-            made(other, model, amp, *how)
-            shutil.rmtree(f'{other}/state')
-            shutil.copytree(f'{name}/state', f'{other}/state')
-            loss = evaluated(other)
-            # Another batch adds the same losses up in another order.
-            same = abs(loss - says) < 1e-9 if variant == 'another batch' else loss == says
-            check(same, f'{name}, {variant}: {loss}, not {says}')
+@cases([f'{family}-{compute}' for family in models for compute in ('fp32', 'bf16', 'fp16')])
+def evaluation(name):
+    family, compute = name.split('-')
+    scale = {'init': 256.0} if compute == 'fp16' else {}  # so that the first steps overflow nowhere
+    amp = [use('amp', compute=compute, **scale)] if compute != 'fp32' else []
+    first = made(name, models[family], amp, [], 0.05, 4)
+    says = [x['validation_loss'] for x in first.lines if 'validation_loss' in x][-1]
+    check(evaluated(name) == says, f'galley eval says {evaluated(name)}, the run {says}')
+    for variant, how in variants.items():
+        other = f'{name}-{variant.replace(" ", "-")}'
+        made(other, models[family], amp, *how)
+        shutil.rmtree(f'{other}/state')
+        shutil.copytree(f'{name}/state', f'{other}/state')
+        loss = evaluated(other)
+        # Another batch adds the same losses up in another order.
+        same = abs(loss - says) < 1e-9 if variant == 'another batch' else loss == says
+        check(same, f'{variant}: {loss}, not {says}')
+
+
 finish()
