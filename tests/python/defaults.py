@@ -51,7 +51,9 @@ def configuration(kind, _):
     for key, value in compared(kind).items():
         found = saved.get(key)
         if key == 'rope_parameters' and key not in saved:  # as older configurations write it
-            found = dict(rope_theta=saved['rotary_emb_base'], partial_rotary_factor=saved['rotary_pct']) if kind == 'gpt_neox' else dict(rope_theta=saved.get('rope_theta'))
+            found = dict(rope_theta=saved.get('rope_theta'))
+            if kind == 'gpt_neox':
+                found = dict(rope_theta=saved['rotary_emb_base'], partial_rotary_factor=saved['rotary_pct'])
             value = {k: v for k, v in value.items() if k in found}
         check(found == value and type(found) is type(value), f'{key} is {found!r} where config.json says nothing, not {value!r}')
 

@@ -2,15 +2,20 @@
 """What a strategy is told of a peak is the peak of the plan with the same choices, in every memory class."""
 import os
 import random
+import re
 
-from galley_test import binary, check, finish, fresh_folder, from_config, plan, recipe, run, source, use
+from galley_test import binary, cases, check, finish, fresh_folder, from_config, plan, recipe, run, source, use
 
 fresh_folder()
-r = random.Random(int(os.environ.get('GALLEY_TEST_SEED', 1)))
+seed = os.environ.get('GALLEY_TEST_SEED', 1)
 folder = binary / 'tests' / 'plugins'
 plugins = [x for name in ('peaks', 'bf16-storage', 'second-memory') for x in ('--plugin-path', folder / name)]
 target = ['--target', source / 'tests' / 'golden' / 'target.toml']
-for i in range(40):
+
+
+@cases(range(40))
+def peak(i):
+    r = random.Random(f'{seed} {i}')
     layers, heads = r.randint(1, 6), r.choice([1, 2, 4])
     if i % 2:
         model = from_config('gpt2', vocab_size=r.randint(40, 4000), n_positions=64, n_embd=heads * 8, n_layer=layers, n_head=heads, resid_pdrop=r.choice([0.0, 0.1]))
@@ -26,8 +31,10 @@ for i in range(40):
         uses += [use('second-memory', parameters=['*mlp*'], states=['*']), use('bf16-storage', parameters=['*attn*'], states=[])]
     path = recipe(f'{i}.lua', model, 'data.random {}', *uses, batch=r.randint(1, 4), length=r.randint(4, 64), steps=1, head_rows=r.choice([0, 8]))
     made = run('plan', path, '--json', *target, *plugins)
-    said = int(made.stderr.split('peaks: ')[1].split()[0])
+    said = int(re.search(r'peaks: (\d+)', made.stderr)[1])
     classes = plan(path, *target, *plugins)['classes']
-    check(said == classes['spill' if memory else 'host']['planned'], f'{path}: the peak is {said}, the plan {classes}')
+    check(said == classes['spill' if memory else 'host']['planned'], f'the peak is {said}, the plan {classes}')
     run('plan', path, '--check', *target, *plugins)
+
+
 finish()
