@@ -2,6 +2,7 @@
 """Plugins of earlier and later versions: one plugin, which fills and reads every struct of the ABI, is built against headers whose structs have a field less, only
 the fields of the minimum, and a field more. Each must load, train and give the same bytes. Structs below the minimum, of another revision and of another
 draft are refused by name."""
+import functools
 import os
 import re
 import shutil
@@ -9,8 +10,8 @@ import struct
 import subprocess
 import sys
 
-import galley_test
-from galley_test import check, finish, fresh_folder, from_config, recipe, source, train, use
+from galley_test import case, cases, check, every, finish, fresh_folder, from_config, recipe, run, source, train, use
+from steps_kit import refused
 
 fresh_folder()
 include = source / 'sdk' / 'include' / 'galley'
@@ -98,37 +99,49 @@ path = recipe('versions.lua', model, 'data.random {}', use('versions', lr=1e-2),
 
 
 def runs(name, plugins):
-    run = train(path, f'run-{name}', '--plugin-path', plugins, '--device', 'versions')
-    check(len(run.steps) == 4, f'{name}: {len(run.steps)} steps instead of 4')
-    return run
+    made = train(path, f'run-{name}', '--plugin-path', plugins, '--device', 'versions')
+    check(len(made.steps) == 4, f'{name}: {len(made.steps)} steps instead of 4')
+    return made
 
 
-today = runs('today', build('today', include.parent))
-# What a plugin writes for debugging is shown where that is asked for.
-for level, code, parts in (('', 0, []), ('debug', 0, ['galley: debug: opened\n', 'galley: debug: pass ']), ('loud', 2, ["GALLEY_LOG is 'loud'"])):
-    os.environ['GALLEY_LOG'] = level
-    said = galley_test.run('plan', path, '--plugin-path', 'today/plugins', '--device', 'versions', code=code).stderr
-    check(all(x in said for x in parts) and (level or 'debug' not in said), f'GALLEY_LOG={level}: {said}')
-del os.environ['GALLEY_LOG']
-files = sorted(x.relative_to(today.path) for part in ('model', 'state') for x in (today.path / part).rglob('*.safetensors'))
-check(len(files) >= 3, f'too few files to compare: {files}')
-for name, change, flags in (('field-less', less, ()), ('minimum', minimum, ('-DTEST_SHORTER=1',)), ('field-more', more, ())):
+@functools.cache
+def today():
+    """Where the plugin lies that is built against the headers of today, its run, and the files that a run saves."""
+    plugins = build('today', include.parent)
+    made = runs('today', plugins)
+    files = sorted(x.relative_to(made.path) for part in ('model', 'state') for x in (made.path / part).rglob('*.safetensors'))
+    check(len(files) >= 3, f'too few files to compare: {files}')
+    return plugins, made, files
+
+
+@cases({'': (0, []), 'debug': (0, ['galley: debug: opened\n', 'galley: debug: pass ']), 'loud': (2, ["GALLEY_LOG is 'loud'"])})
+def log(level, of):
+    """What a plugin writes for debugging is shown where that is asked for."""
+    code, parts = of
+    said = run('plan', path, '--plugin-path', today()[0], '--device', 'versions', code=code, GALLEY_LOG=level).stderr
+    check(every(x in said for x in parts) if level else 'debug' not in said, f'GALLEY_LOG={level}: {said}')
+
+
+# Without the last field of a claim's value there are no options of formats.
+@cases({'field-less': (less, '-DTEST_SHORTER=1'), 'minimum': (minimum, '-DTEST_SHORTER=1'), 'field-more': (more,)})
+def headers(name, of):
+    change, *flags = of
     structs = altered(name, change)
     print(f'{name}: {len(structs)} structs: ' + ' '.join(x.removeprefix('galley_') for x in structs))
-    check(len(structs) >= 42, f'{name}: only {len(structs)} structs were found')
-    # Without the last field of a claim's value there are no options of formats.
-    run = runs(name, build(name, f'{name}/include', *flags, *(('-DTEST_SHORTER=1',) if name == 'field-less' else ())))
-    check(run.steps == today.steps, f'{name}: the metrics differ')
+    check(len(structs) >= 42, f'only {len(structs)} structs were found')
+    made = runs(name, build(name, f'{name}/include', *flags))
+    _, expected, files = today()
+    check(made.steps == expected.steps, 'the metrics differ')
     for file in files:
-        check(run.bytes(file) == today.bytes(file), f'{name}: {file} differs')
+        check(made.bytes(file) == expected.bytes(file), f'{file} differs')
+
 
 # ---- What is refused -----------------------------------------------------------------------------------------------------------------
 
 
-def refused(name, plugins, *parts):
-    said = galley_test.run('train', path, '--out', 'none', '--plugin-path', plugins, '--device', 'versions', code=4).stderr
-    check(all(part in said for part in ('versions', *parts)), f'{name}: {said}')
-    check(not os.path.exists('none'), f'{name}: something was written')
+def refuses(plugins, *parts):
+    refused(path, 'versions', *parts, code=4, command='train', flags=('--out', 'none', '--plugin-path', plugins, '--device', 'versions'))
+    check(not os.path.exists('none'), 'something was written')
 
 
 def header(name, file, before, after):
@@ -142,21 +155,46 @@ def header(name, file, before, after):
     return f'{name}/include'
 
 
-refused('another draft', build('draft', header('draft', 'abi.h', 'GALLEY_ABI_MINOR 3u', 'GALLEY_ABI_MINOR 2u')), 'ABI 0.2', '0.3')
-refused('a manifest of another draft', build('old', include.parent, manifest=lambda text: text.replace('abi = "0.3"', 'abi = "0.2"')), 'ABI 0.2')
-for what, part in (('KERNEL', 'kernel 1 of 3'), ('CLAIM', 'galley.claim/1'), ('DEVICE', 'device 1 of 1')):
-    name = f'size-{what.lower()}'
-    refused(f'a {what} of 8 bytes', build(name, include.parent, f'-DTEST_SIZE_{what}=8'), part, '8 bytes')
-    name = f'revision-{what.lower()}'
-    refused(f'a {what} of revision 2', build(name, include.parent, f'-DTEST_REVISION_{what}=2'), part, 'revision 2')
-for name, before, after, *parts in (
-        ('an op without a shape rule', '.infer = pack_infer}', '}', 'op 2 of 3 has no shape rule'),
-        ('an operand without a name', 'RULE("gradient",', 'RULE(0,', 'op 1 of 3: an operand without a name'),
-        ('a device without copies', '.copy = copy,', '', 'device 1 of 1 has no complete set of functions'),
-        ('a strategy that claims without a function', '.claim = claim}', '}', 'galley.claim/1', 'is not complete'),
-        ('a peak without a name', '.name = "f32", .flops', '.flops', 'a peak that has no name'),
-        ('a memory class of 8 bytes', 'memory = {HEAD(galley_target_memory)', 'memory = {.size = 8, .revision = 1', 'a memory that has 8 bytes'),
-        ('a library of revision 2', 'library = {HEAD(galley_library)', 'library = {.size = sizeof(galley_library), .revision = 2', 'a library that has revision 2'),
-        ('a library without a version', ', .version = "1"};', '};', 'a library without name or version')):
-    refused(name, build(name.replace(' ', '-'), include.parent, change=(before, after)), *parts)
+@case
+def another_draft():
+    refuses(build('draft', header('draft', 'abi.h', 'GALLEY_ABI_MINOR 3u', 'GALLEY_ABI_MINOR 2u')), 'ABI 0.2', '0.3')
+
+
+@case
+def manifest_of_another_draft():
+    refuses(build('old', include.parent, manifest=lambda text: text.replace('abi = "0.3"', 'abi = "0.2"')), 'ABI 0.2')
+
+
+STRUCTS = {'KERNEL': 'kernel 1 of 3', 'CLAIM': 'galley.claim/1', 'DEVICE': 'device 1 of 1'}
+
+
+@cases(STRUCTS)
+def struct_of_8_bytes(what, part):
+    refuses(build(f'size-{what.lower()}', include.parent, f'-DTEST_SIZE_{what}=8'), part, '8 bytes')
+
+
+@cases(STRUCTS)
+def struct_of_revision_2(what, part):
+    refuses(build(f'revision-{what.lower()}', include.parent, f'-DTEST_REVISION_{what}=2'), part, 'revision 2')
+
+
+# What is changed in plugin.c, what it becomes, and what is said of it.
+CHANGED = {
+    'an op without a shape rule': ('.infer = pack_infer}', '}', 'op 2 of 3 has no shape rule'),
+    'an operand without a name': ('RULE("gradient",', 'RULE(0,', 'op 1 of 3: an operand without a name'),
+    'a device without copies': ('.copy = copy,', '', 'device 1 of 1 has no complete set of functions'),
+    'a strategy that claims without a function': ('.claim = claim}', '}', 'galley.claim/1', 'is not complete'),
+    'a peak without a name': ('.name = "f32", .flops', '.flops', 'a peak that has no name'),
+    'a memory class of 8 bytes': ('memory = {HEAD(galley_target_memory)', 'memory = {.size = 8, .revision = 1', 'a memory that has 8 bytes'),
+    'a library of revision 2': ('library = {HEAD(galley_library)', 'library = {.size = sizeof(galley_library), .revision = 2', 'a library that has revision 2'),
+    'a library without a version': (', .version = "1"};', '};', 'a library without name or version'),
+}
+
+
+@cases(CHANGED)
+def changed(name, of):
+    before, after, *parts = of
+    refuses(build(name.replace(' ', '-'), include.parent, change=(before, after)), *parts)
+
+
 finish()

@@ -4,10 +4,13 @@
 A model that is made from a sparse configuration is saved with a whole one, which gives the same model when it is read again, and reads the
 same in transformers, which fills in other numbers for each of these families.
 """
+import functools
 import json
 import pathlib
 
-from galley_test import batch_of, check, error, finish, fixtures, fresh_folder, from_config, from_folder, gradients, load, lua, recipe, run, save, train, use
+from galley_test import (batch_of, case, cases, check, error, finish, fixtures, fresh_folder, from_config, from_folder, gradients, load, lua, recipe, run, save,
+                         train, use)
+from steps_kit import refused
 
 fresh_folder()
 small = {'vocab_size': 61, 'hidden_size': 32, 'intermediate_size': 48, 'num_hidden_layers': 2, 'num_attention_heads': 4,
@@ -19,17 +22,22 @@ def saved(path):
     return json.loads((pathlib.Path(path) / 'model/config.json').read_text())
 
 
-def check_saved(case, config, expected):
+def saved_by(name, model, *uses, length=16):
+    """What a run of one step saves of a model."""
+    return saved(train(recipe(f'{name}.lua', model, 'data.random {}', adamw, *uses, batch=1, length=length, steps=1, seed=1), name).path)
+
+
+def check_saved(config, expected):
     for key, value in expected.items():
         found = config.get(key, 'nothing')
-        check(found == value and type(found) is type(value), f'{case}: saved {key} = {found!r}, not {value!r}')
+        check(found == value and type(found) is type(value), f'saved {key} = {found!r}, not {value!r}')
 
 
 # ---- From a recipe, with as little as a family takes ----
 common = {'initializer_range': 0.02, 'rms_norm_eps': 1e-6, 'hidden_act': 'silu', 'tie_word_embeddings': False, 'attention_dropout': 0.0,
           'rope_theta': 10000.0, 'dtype': 'float32', 'eos_token_id': None}
 some = {'use_sliding_window': False, 'max_window_layers': 28, 'layer_types': ['full_attention'] * 2}
-cases = {
+FAMILIES = {
     'llama': (small, {**common, 'num_key_value_heads': 4, 'head_dim': 8, 'attention_bias': False, 'mlp_bias': False}),
     'mistral': ({**small, 'num_key_value_heads': 2}, {**common, 'num_key_value_heads': 2, 'head_dim': 8, 'sliding_window': 4096}),
     'qwen2': ({**small, 'num_key_value_heads': 2}, {**common, **some, 'num_key_value_heads': 2, 'head_dim': 8}),
@@ -41,18 +49,23 @@ cases = {
 }
 architectures = {'llama': 'LlamaForCausalLM', 'mistral': 'MistralForCausalLM', 'qwen2': 'Qwen2ForCausalLM', 'qwen3': 'Qwen3ForCausalLM',
                  'gpt2': 'GPT2LMHeadModel'}
-for family, (config, expected) in cases.items():
-    path = recipe(f'{family}.lua', from_config(family, **config), 'data.random {}', adamw, batch=2, length=16, steps=1, seed=1)
-    out = train(path, family)
-    config_out = saved(family)
-    check_saved(family, config_out, {**config, **expected, 'model_type': family, 'architectures': [architectures[family]]})
+
+
+@cases(FAMILIES)
+def sparse(family, of):
+    """From a recipe, with as little as a family takes."""
+    config, expected = of
+    found = saved_by(family, from_config(family, **config))
+    check_saved(found, {**config, **expected, 'model_type': family, 'architectures': [architectures[family]]})
     # Read again it is complete: another save adds nothing.
-    path = recipe(f'{family}-again.lua', from_folder(f'{family}/model'), 'data.random {}', adamw, batch=2, length=16, steps=1, seed=2)
-    train(path, f'{family}-again')
-    check(saved(f'{family}-again') == config_out, f'{family}: what was saved is read as another configuration')
+    check(saved_by(f'{family}-again', from_folder(f'{family}/model')) == found, 'what was saved is read as another configuration')
 
 
-# ---- From a folder ----
+# ---- From a folder -------------------------------------------------------------------------------------------------------------------------
+
+models = fixtures / 'models'
+
+
 def folder(name, source, changes, drop=()):
     """A copy of a reference model with another configuration."""
     path = pathlib.Path(name)
@@ -63,140 +76,180 @@ def folder(name, source, changes, drop=()):
     return path
 
 
-def logits_of(name, path, source):
-    batch = f'data.batch {{ path = "{name}.batch" }}'
-    pathlib.Path(f'{name}.batch').write_bytes((source / 'batch.safetensors').read_bytes())
-    return gradients(recipe(f'{name}.lua', from_folder(path), batch, adamw, steps=1), f'{name}.safetensors', '--logits')['logits'][2]
+def logits_of(name, source, changes=None, drop=()):
+    """What the model NAME-model, with these changes, gives."""
+    path = folder(f'{name}-model', source, changes or {}, drop)
+    return gradients(recipe(f'{name}.lua', from_folder(path), batch_of(source / 'batch.safetensors'), adamw, steps=1), f'{name}.safetensors', '--logits')['logits'][2]
 
 
-models = fixtures / 'models'
-source = models / 'mistral-window'
-asked = logits_of('window', folder('window-model', source, {}), source)
-whole = logits_of('null', folder('null-model', source, {'sliding_window': None}), source)
-absent = logits_of('absent', folder('absent-model', source, {}, drop=['sliding_window']), source)
-check(asked != whole, 'a window of 9 changes nothing')
-check(absent == whole, 'a window beyond the row changes something')
-train(recipe('absent-train.lua', from_folder('absent-model'), 'data.random {}', adamw, batch=1, length=16, steps=1), 'absent-run')
-check_saved('mistral without sliding_window', saved('absent-run'), {'sliding_window': 4096})
-train(recipe('null-train.lua', from_folder('null-model'), 'data.random {}', adamw, batch=1, length=16, steps=1), 'null-run')
-check(saved('null-run')['sliding_window'] is None, 'sliding_window = null is saved as something else')
+@case
+def sliding_window():
+    source = models / 'mistral-window'
+    asked, whole = logits_of('window', source), logits_of('null', source, {'sliding_window': None})
+    absent = logits_of('absent', source, drop=['sliding_window'])
+    check(asked != whole, 'a window of 9 changes nothing')
+    check(absent == whole, 'a window beyond the row changes something')
+    check_saved(saved_by('absent-run', from_folder('absent-model')), {'sliding_window': 4096})
+    check(saved_by('null-run', from_folder('null-model'))['sliding_window'] is None, 'sliding_window = null is saved as something else')
 
-# Windows from some layer on: 28 is where they begin if nobody says.
-source = models / 'qwen2-bias-tied'
-plain = logits_of('plain', folder('plain-model', source, {}), source)
-qwen = {'use_sliding_window': True, 'sliding_window': 3}
-drop = ['layer_types', 'max_window_layers']
-check(logits_of('late', folder('late-model', source, qwen, drop=drop), source) == plain, 'windows begin before layer 28 of qwen2')
-first = logits_of('first', folder('first-model', source, {**qwen, 'max_window_layers': 1}, drop=['layer_types']), source)
-check(first != plain, 'max_window_layers is not read')
-types = {**qwen, 'layer_types': ['full_attention', 'sliding_attention']}
-check(logits_of('types', folder('types-model', source, types), source) == first, 'layer_types does not go before max_window_layers')
-train(recipe('first-train.lua', from_folder('first-model'), 'data.random {}', adamw, batch=1, length=16, steps=1), 'first-run')
-check_saved('qwen2', saved('first-run'), {**types, 'max_window_layers': 1, 'num_key_value_heads': 2})
 
-# RoPE's base, wherever it stands.
-source = models / 'llama-rope-llama3'
-asked = logits_of('rope', folder('rope-model', source, {}), source)
-parameters = json.loads((source / 'config.json').read_text())['rope_parameters']
-scaling = {k: v for k, v in parameters.items() if k != 'rope_theta'}
-drop = ['rope_parameters']
-for name, changes in (('beside', {'rope_scaling': scaling, 'rope_theta': 500000}), ('inside', {'rope_scaling': parameters}),
-                      ('both', {'rope_scaling': parameters, 'rope_parameters': parameters})):
-    found = logits_of(f'rope-{name}', folder(f'rope-{name}-model', source, changes, drop=drop), source)
-    check(found == asked, f'rope_theta {name} is read otherwise')
-train(recipe('rope-train.lua', from_folder('rope-inside-model'), 'data.random {}', adamw, batch=1, length=16, steps=1), 'rope-run')
-check_saved('rope_scaling', saved('rope-run'), {'rope_scaling': parameters, 'rope_theta': 500000.0})
+@case
+def windows_from_some_layer_on():
+    """28 is where they begin if nobody says."""
+    source = models / 'qwen2-bias-tied'
+    plain = logits_of('plain', source)
+    qwen = {'use_sliding_window': True, 'sliding_window': 3}
+    check(logits_of('late', source, qwen, drop=['layer_types', 'max_window_layers']) == plain, 'windows begin before layer 28 of qwen2')
+    first = logits_of('first', source, {**qwen, 'max_window_layers': 1}, drop=['layer_types'])
+    check(first != plain, 'max_window_layers is not read')
+    types = {**qwen, 'layer_types': ['full_attention', 'sliding_attention']}
+    check(logits_of('types', source, types) == first, 'layer_types does not go before max_window_layers')
+    check_saved(saved_by('first-run', from_folder('first-model')), {**types, 'max_window_layers': 1, 'num_key_value_heads': 2})
 
-# The class that saved the weights, and code that is not saved with them.
-source = models / 'gpt2-packed'
-other = {'architectures': ['GPT2Model'], 'auto_map': {'AutoModel': 'modeling.Other'}, 'torch_dtype': 'float16'}
-folder('class-model', source, other)
-train(recipe('class.lua', from_folder('class-model'), 'data.random {}', adamw, batch=1, length=16, steps=1), 'class-run')
-config = saved('class-run')
-check_saved('GPT2Model', config, {'architectures': ['GPT2LMHeadModel'], 'dtype': 'float32'})
-check('auto_map' not in config and 'torch_dtype' not in config, 'auto_map or torch_dtype is saved')
 
-# What tensors are called in files: of other classes, and of other versions.
+@case
+def base_of_rope():
+    """Wherever it stands."""
+    source = models / 'llama-rope-llama3'
+    asked = logits_of('rope', source)
+    parameters = json.loads((source / 'config.json').read_text())['rope_parameters']
+    scaling = {k: v for k, v in parameters.items() if k != 'rope_theta'}
+    for name, changes in (('beside', {'rope_scaling': scaling, 'rope_theta': 500000}), ('inside', {'rope_scaling': parameters}),
+                          ('both', {'rope_scaling': parameters, 'rope_parameters': parameters})):
+        check(logits_of(f'rope-{name}', source, changes, drop=['rope_parameters']) == asked, f'rope_theta {name} is read otherwise')
+    check_saved(saved_by('rope-run', from_folder('rope-inside-model')), {'rope_scaling': parameters, 'rope_theta': 500000.0})
+
+
+def of_another_class(name):
+    """A folder that the class GPT2Model has saved, with code that is not saved with it."""
+    return folder(name, models / 'gpt2-packed', {'architectures': ['GPT2Model'], 'auto_map': {'AutoModel': 'modeling.Other'}, 'torch_dtype': 'float16'})
+
+
+@case
+def class_that_saved():
+    config = saved_by('class-run', from_folder(of_another_class('class-model')))
+    check_saved(config, {'architectures': ['GPT2LMHeadModel'], 'dtype': 'float32'})
+    check('auto_map' not in config and 'torch_dtype' not in config, 'auto_map or torch_dtype is saved')
+
+
 def without(prefix):
     return lambda name: [name.removeprefix(prefix)]
 
 
-for case, names in {'bert-old-names': without('bert.'), 'roberta-left-padding': without('roberta.'), 'distilbert-mlm': without('distilbert.'),
-                    'gemma-geglu': without('model.'), 'phi3-longrope': without('model.'), 'opt-preln': without('model.'),
-                    'bloom-six-heads': without('transformer.'), 'gpt-neox-partial': lambda name: [name.replace('embed_out', 'lm_head')],
-                    't5-relu-tied': lambda name: [name] if name != 'shared.weight' else ['encoder.embed_tokens.weight', 'lm_head.weight']}.items():
-    path = pathlib.Path(f'names-{case}')
+NAMES = {
+    'bert-old-names': without('bert.'), 'roberta-left-padding': without('roberta.'), 'distilbert-mlm': without('distilbert.'), 'gemma-geglu': without('model.'),
+    'phi3-longrope': without('model.'), 'opt-preln': without('model.'), 'bloom-six-heads': without('transformer.'),
+    'gpt-neox-partial': lambda name: [name.replace('embed_out', 'lm_head')],
+    't5-relu-tied': lambda name: [name] if name != 'shared.weight' else ['encoder.embed_tokens.weight', 'lm_head.weight'],
+}
+
+
+@cases(NAMES)
+def names_in_files(model, names):
+    """Of other classes, and of other versions."""
+    path, before = pathlib.Path(f'names-{model}'), load(models / model / 'model.safetensors')
     path.mkdir()
-    (path / 'config.json').write_bytes((models / case / 'config.json').read_bytes())
-    save(path / 'model.safetensors', {new: x for old, x in load(models / case / 'model.safetensors').items() for new in names(old)})
-    computed = gradients(recipe(f'names-{case}.lua', from_folder(path), batch_of(models / case / 'batch.safetensors'), adamw, steps=1), f'names-{case}.safetensors')
-    e = error(computed['loss'][2], [json.loads((models / case / 'expect.json').read_text())['loss']])
-    check(e <= 1e-6, f'{case} under other names: the loss is off by {e:.1e}')
-
-# Keys that change nothing, other names of keys, and what a model cannot be.
-def planned(name, family, config, code=0):
-    r = run('plan', recipe(f'{name}.lua', from_config(family, **config), 'data.random {}', adamw, batch=1, length=8, steps=1), '--dump', 'rewrite', code=code)
-    return r.stderr if code else r.stdout
+    (path / 'config.json').write_bytes((models / model / 'config.json').read_bytes())
+    after = {new: x for old, x in before.items() for new in names(old)}
+    check(after.keys() != before.keys(), 'the names are the same')
+    save(path / 'model.safetensors', after)
+    computed = gradients(recipe(f'names-{model}.lua', from_folder(path), batch_of(models / model / 'batch.safetensors'), adamw, steps=1), f'names-{model}.safetensors')
+    e = error(computed['loss'][2], [json.loads((models / model / 'expect.json').read_text())['loss']])
+    check(e <= 1e-6, f'under other names the loss is off by {e:.1e}')
 
 
-gpt2 = cases['gpt2'][0]
-asked = planned('keys', 'gpt2', gpt2)
+# ---- Keys that change nothing, other names of keys, and what a model cannot be -------------------------------------------------------------
+
+
+def graph(family, config):
+    return run('plan', recipe('graph.lua', from_config(family, **config), 'data.random {}', adamw, batch=1, length=8, steps=1), '--dump', 'rewrite').stdout
+
+
+gpt2 = FAMILIES['gpt2'][0]
+bloom = {'vocab_size': 61, 'hidden_size': 32, 'n_layer': 2, 'n_head': 4}
+gemma = {**small, 'head_dim': 8, 'num_key_value_heads': 4}
 harmless = {'n_special': 0, 'predict_special_tokens': True, 'output_past': True, '_num_labels': 1, 'unsloth_fixed': True, 'unsloth_version': '2025.1',
             '_attn_implementation_autoset': True, 'max_sequence_length': 32, 'custom_pipelines': {'a': 1}}
-check(planned('keys', 'gpt2', {**gpt2, **harmless}) == asked, 'a key without a meaning changes a model')
-check(planned('keys', 'gpt2', {**gpt2, 'n_embd': 64, 'hidden_size': 32}) == asked, "gpt2: 'hidden_size' does not go before 'n_embd'")
-bloom = {'vocab_size': 61, 'hidden_size': 32, 'n_layer': 2, 'n_head': 4}
-asked = planned('names', 'bloom', bloom)
-check(planned('names', 'bloom', {**bloom, 'n_head': 2, 'num_attention_heads': 4}) == asked, "bloom: 'num_attention_heads' does not go before 'n_head'")
-asked = planned('layers', 'llama', small)
-check(planned('layers', 'llama', {**small, 'layer_types': ['full_attention'] * 2}) == asked, 'llama: layer_types of whole attention change something')
-said = planned('layers', 'llama', {**small, 'layer_types': ['full_attention', 'sliding_attention']}, code=2)
-check("'layer_types' is not 'full_attention'" in said, f'llama with windows: {said}')
-gemma = {**small, 'head_dim': 8, 'num_key_value_heads': 4}
-asked = planned('gate', 'gemma', gemma)
-check(planned('gate', 'gemma', {**gemma, 'hidden_activation': 'relu', 'hidden_act': 'gelu'}) == asked, "gemma: 'hidden_activation' counts")
-opt = {'vocab_size': 61, 'hidden_size': 32, 'ffn_dim': 48, 'num_hidden_layers': 1, 'num_attention_heads': 4, 'learned_embeddings': False}
-check("'learned_embeddings' = false" in planned('learned', 'opt', opt, code=2), 'opt without learned positions is not refused by name')
+SAME = {
+    'harmless': ('gpt2', gpt2, harmless),
+    'hidden_size before n_embd': ('gpt2', gpt2, {'n_embd': 64, 'hidden_size': 32}),
+    'num_attention_heads before n_head': ('bloom', bloom, {'n_head': 2, 'num_attention_heads': 4}),
+    'layer_types of whole attention': ('llama', small, {'layer_types': ['full_attention'] * 2}),
+    'hidden_activation before hidden_act': ('gemma', gemma, {'hidden_activation': 'relu', 'hidden_act': 'gelu'}),
+}
 
-# A number keeps its type: 256 is an integer to transformers, and 256.0 is not.
-typed = {**small, 'head_dim': 8, 'num_key_value_heads': 2, 'sliding_window': 5}
-for given, number in ((10, 10), (10.0, 10), (10.5, 10.5)):
-    train(recipe('typed.lua', from_config('gemma2', **typed, query_pre_attn_scalar=given, attention_dropout=0, initializer_range=1), 'data.random {}', adamw, batch=1,
-                 length=8, steps=1), f'typed-{given}')
-    check_saved(f'gemma2 with {given}', saved(f'typed-{given}'), {'query_pre_attn_scalar': number, 'attention_dropout': 0, 'initializer_range': 1.0})
 
-# A new model knows the tokens of the tokenizer that it is trained with, so that other programs know where a text ends.
-words = ['<unk>', '<s>', '</s>', '<pad>', *(f'w{i}' for i in range(12))]
-special = [{'id': i, 'content': words[i], 'special': True, **dict.fromkeys(('single_word', 'lstrip', 'rstrip', 'normalized'), False)} for i in range(4)]
-pathlib.Path('words').mkdir()
-pathlib.Path('words/tokenizer.json').write_text(json.dumps({'version': '1.0', 'added_tokens': special, 'pre_tokenizer': {'type': 'WhitespaceSplit'},
-                                                            'model': {'type': 'WordLevel', 'vocab': {w: i for i, w in enumerate(words)}, 'unk_token': '<unk>'}}))
-pathlib.Path('words/tokenizer_config.json').write_text(json.dumps({'bos_token': '<s>', 'eos_token': {'content': '</s>'}, 'pad_token': '<pad>'}))
-pathlib.Path('words.jsonl').write_text(''.join(json.dumps({'text': f'w{i % 12} w{i % 5} w1', 'prompt': 'w1', 'answer': 'w2'}) + '\n' for i in range(9)))
+@cases(SAME)
+def same_model(_, of):
+    family, config, changes = of
+    check(graph(family, {**config, **changes}) == graph(family, config), 'it is another model')
+
+
+@cases({'windows': ('llama', {**small, 'layer_types': ['full_attention', 'sliding_attention']}, "'layer_types' is not 'full_attention'"),
+        'learned positions': ('opt', {'vocab_size': 61, 'hidden_size': 32, 'ffn_dim': 48, 'num_hidden_layers': 1, 'num_attention_heads': 4, 'learned_embeddings': False},
+                              "'learned_embeddings' = false")})
+def refusals(_, of):
+    family, config, text = of
+    refused(recipe('refused.lua', from_config(family, **config), 'data.random {}', adamw, batch=1, length=8, steps=1), text)
+
+
+@cases({'10': (10, 10), '10.0': (10.0, 10), '10.5': (10.5, 10.5)})
+def types_of_numbers(name, of):
+    """A number keeps its type: 256 is an integer to transformers, and 256.0 is not."""
+    given, number = of
+    typed = dict(small, head_dim=8, num_key_value_heads=2, sliding_window=5, query_pre_attn_scalar=given, attention_dropout=0, initializer_range=1)
+    check_saved(saved_by(f'typed-{name}', from_config('gemma2', **typed), length=8), {'query_pre_attn_scalar': number, 'attention_dropout': 0, 'initializer_range': 1.0})
+
+
+# ---- What is said of a model to other programs ---------------------------------------------------------------------------------------------
+
 ids = {'bos_token_id': 1, 'eos_token_id': 2, 'pad_token_id': 3}
 t5 = {'vocab_size': 61, 'd_model': 16, 'd_kv': 8, 'd_ff': 24, 'num_layers': 1, 'num_heads': 2}
-for name, family, config, data in (('new', 'llama', small, 'jsonl'), ('named', 'llama', {**small, 'eos_token_id': 7}, 'jsonl'), ('seq2seq', 't5', t5, 'prompts')):
-    path = recipe(f'{name}.lua', from_config(family, **config), f'data.{data} {{ files = {{ "words.jsonl" }}, tokenizer = {lua(pathlib.Path("words"))} }}', adamw,
+
+
+@functools.cache
+def words():
+    """A tokenizer, and lines for it."""
+    words = ['<unk>', '<s>', '</s>', '<pad>', *(f'w{i}' for i in range(12))]
+    special = [{'id': i, 'content': words[i], 'special': True, **dict.fromkeys(('single_word', 'lstrip', 'rstrip', 'normalized'), False)} for i in range(4)]
+    path = pathlib.Path('words').resolve()
+    path.mkdir()
+    (path / 'tokenizer.json').write_text(json.dumps({'version': '1.0', 'added_tokens': special, 'pre_tokenizer': {'type': 'WhitespaceSplit'},
+                                                     'model': {'type': 'WordLevel', 'vocab': {w: i for i, w in enumerate(words)}, 'unk_token': '<unk>'}}))
+    (path / 'tokenizer_config.json').write_text(json.dumps({'bos_token': '<s>', 'eos_token': {'content': '</s>'}, 'pad_token': '<pad>'}))
+    pathlib.Path('words.jsonl').write_text(''.join(json.dumps({'text': f'w{i % 12} w{i % 5} w1', 'prompt': 'w1', 'answer': 'w2'}) + '\n' for i in range(9)))
+    return path
+
+
+@cases({'new': ('llama', small, 'jsonl'), 'named': ('llama', {**small, 'eos_token_id': 7}, 'jsonl'), 'seq2seq': ('t5', t5, 'prompts')})
+def tokens(name, of):
+    """A new model knows those of the tokenizer that it is trained with, so that other programs know where a text ends."""
+    family, config, data = of
+    path = recipe(f'{name}.lua', from_config(family, **config), f'data.{data} {{ files = {{ "words.jsonl" }}, tokenizer = {lua(words())} }}', adamw,
                   batch=1, length=16, steps=1, **({'target_length': 8} if family == 't5' else {}))
     train(path, name)
     expected = {**ids, **({'decoder_start_token_id': 3} if family == 't5' else {}), **{k: v for k, v in config.items() if k in ids}}
-    check_saved(name, saved(name), expected)
+    check_saved(saved(name), expected)
     generation = json.loads(pathlib.Path(name, 'model/generation_config.json').read_text())
-    check(generation == {'_from_model_config': True, **expected}, f'{name}: generation_config.json is {generation}')
-
-# An adapter says which model it belongs to, for whoever loads it by itself; one that said so already goes on saying it.
-def adapter_config(name, *uses):
-    train(recipe(f'{name}.lua', from_folder('class-model'), 'data.random {}', adamw, *uses, batch=1, length=16, steps=1), name)
-    return json.loads((pathlib.Path(name) / 'adapter/adapter_config.json').read_text())
+    check(generation == {'_from_model_config': True, **expected}, f'generation_config.json is {generation}')
 
 
-here = str(pathlib.Path('class-model').resolve())
-config = adapter_config('adapter', use('lora', rank=2))
-check(config['base_model_name_or_path'] == here, f'base_model_name_or_path is {config["base_model_name_or_path"]!r}, not {here!r}')
-rest = (config['r'], config['lora_alpha'], config['lora_dropout'], config['exclude_modules'])
-check(rest == (2, 2, 0.0, None), f'the rest has changed: {config}')
-path = pathlib.Path('adapter/adapter/adapter_config.json')
-path.write_text(json.dumps({**config, 'base_model_name_or_path': 'someone/model'}))
-config = adapter_config('adapter-again', use('lora', path=pathlib.Path('adapter/adapter')))
-check(config['base_model_name_or_path'] == 'someone/model', f'base_model_name_or_path is {config["base_model_name_or_path"]!r}')
+@case
+def base_of_an_adapter():
+    """It says which model it belongs to, for whoever loads it by itself; one that said so already goes on saying it."""
+    base = of_another_class('adapted')
+
+    def adapter_config(name, *uses):
+        made = train(recipe(f'{name}.lua', from_folder(base), 'data.random {}', adamw, *uses, batch=1, length=16, steps=1), name)
+        return json.loads((made.path / 'adapter/adapter_config.json').read_text())
+
+    config = adapter_config('adapter', use('lora', rank=2))
+    check(config['base_model_name_or_path'] == str(base.resolve()), f'base_model_name_or_path is {config["base_model_name_or_path"]!r}, not {base.resolve()}')
+    rest = (config['r'], config['lora_alpha'], config['lora_dropout'], config['exclude_modules'])
+    check(rest == (2, 2, 0.0, None), f'the rest has changed: {config}')
+    pathlib.Path('adapter/adapter/adapter_config.json').write_text(json.dumps({**config, 'base_model_name_or_path': 'someone/model'}))
+    config = adapter_config('adapter-again', use('lora', path=pathlib.Path('adapter/adapter')))
+    check(config['base_model_name_or_path'] == 'someone/model', f'base_model_name_or_path is {config["base_model_name_or_path"]!r}')
+
+
 finish()
