@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """An op, a family, a strategy and a device are each one new folder or file, and no edit: they are put into a copy of this repository, where
 git has to see nothing else; then they are built, tested and trained together."""
+import functools
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
 
-import galley_test
-from galley_test import binary, check, every, finish, fresh_folder, program, recipe, save, source, train, use
-from sdk_kit import configure_and_build, install, outside
+from galley_test import Run, binary, case, cases, check, every, finish, fresh_folder, program, recipe, run, save, source, together, use
+from sdk_kit import configure_and_build, outside
 
 fresh_folder()
 tree = pathlib.Path('tree').resolve()
@@ -124,94 +124,146 @@ def git(*words):
     return command('git', '-C', tree, '-c', 'user.name=test', '-c', 'user.email=test@localhost', '-c', 'core.excludesFile=', *words)
 
 
-def added(what, place):
-    """git sees one new folder or file, and no edit."""
-    status = git('status', '--porcelain').splitlines()
-    check(status == [f'?? {place}'], f'{what}: git status shows {status}')
-    git('add', '-A')
-    git('commit', '-q', '-m', what)
-
-
 def folder(place, files):
     (tree / place).mkdir()
     for name, text in files.items():
         (tree / place / name).write_text(text)
 
 
-shutil.copytree(source, tree, ignore=lambda at, names: {'.git', 'build', 'runs', '__pycache__'} & set(names) if pathlib.Path(at) == source else [])
-git('init', '-q')
-git('add', '-A')
-git('commit', '-q', '-m', 'as it is')
-
-folder('models/ops/softsign', {'op.cpp': softsign_op, 'cpu.cpp': softsign_cpu})
-added('an op', 'models/ops/softsign/')
-(tree / 'models/families/bigram.lua').write_text(bigram)
-added('a family', 'models/families/bigram.lua')
-shutil.copytree(source / 'sdk/templates/cpp', tree / 'plugins/signsgd')
-added('a strategy', 'plugins/signsgd/')
-shutil.copytree(source / 'tests/plugins/lazy-device', tree / 'models/devices/lazy')
-added('a device', 'models/devices/lazy/')
-
-
 def abacus(text):
-    """The same device as one of a kind of its own, which runs no kernel of the processor."""
-    for before, after in (('lazy-device', 'abacus'), ('"lazy"', '"abacus"'), ('cpu::describe(out);', 'cpu::describe(out), out->device = "abacus", out->isa = "abacus-1";')):
+    """The device `lazy` as one of a kind of its own, which runs no kernel of the processor."""
+    for before, after in (('lazy-device', 'abacus'), ('"lazy"', '"abacus"'),
+                          ('cpu::describe(out);', 'cpu::describe(out), out->device = "abacus", out->isa = "abacus-1";')):
         text = text.replace(before, after)
     return text
 
 
-# A device of another kind, and kernels for it beside those of the processor: what a file is called says whose it is.
-folder('models/devices/abacus', {x.name: abacus(x.read_text()) for x in (source / 'tests/plugins/lazy-device').iterdir()})
-ops = ('checksum/cpu', 'copy/cpu', 'cross_entropy/cpu', 'embedding/cpu', 'initializers/cpu', 'linear/cpu_blocked', 'linear/cpu_multiply', 'linear/cpu_several', 'softsign/cpu', 'step/cpu', 'sums/cpu')
-for file in [tree / 'models/cpu_entry.cpp'] + [tree / f'models/ops/{x}.cpp' for x in ops]:
-    # Compiled anew, so quickly: what is asked is whether they are built and run.
-    (file.parent / file.name.replace('cpu', 'abacus', 1)).write_text(f'#pragma GCC optimize 0\n#define GALLEY_CPU_LEVEL 0\n#include "{file.name}"\n')
-status = git('status', '--porcelain').splitlines()
-check(status and every(x.startswith('?? ') for x in status), f'a device of another kind: git status shows {status}')
+def add_abacus():
+    """A device of another kind, and kernels for it beside those of the processor: what a file is called says whose it is."""
+    folder('models/devices/abacus', {x.name: abacus(x.read_text()) for x in (source / 'tests/plugins/lazy-device').iterdir()})
+    ops = ('checksum/cpu', 'copy/cpu', 'cross_entropy/cpu', 'embedding/cpu', 'initializers/cpu', 'linear/cpu_blocked', 'linear/cpu_multiply', 'linear/cpu_several',
+           'softsign/cpu', 'step/cpu', 'sums/cpu')
+    for file in [tree / 'models/cpu_entry.cpp'] + [tree / f'models/ops/{x}.cpp' for x in ops]:
+        # Compiled anew, so quickly: what is asked is whether they are built and run.
+        (file.parent / file.name.replace('cpu', 'abacus', 1)).write_text(f'#pragma GCC optimize 0\n#define GALLEY_CPU_LEVEL 0\n#include "{file.name}"\n')
 
-# The program is the one that is there: it finds plugins and families beside itself.
-command('cmake', '--preset', 'release', '-S', tree, '-B', build, '-DGALLEY_TESTS=OFF', '-DGALLEY_CUDA=OFF')
-# One level of the processor will do.
-command('cmake', '--build', build, '--parallel', os.cpu_count(), '--target', 'families', 'plugin-models-main', 'plugin-models-cpu-v3', 'plugin-cpu', 'plugin-signsgd', 'plugin-lazy-device', 'plugin-abacus', 'plugin-models-abacus',
-        CCACHE_BASEDIR=str(tree))
-shutil.copy2(program, build / 'galley')
-galley_test.program = str(build / 'galley')
 
-tests = binary / 'tests' / 'bin' / 'models'
-if tests.exists():
-    said = command(tests, '--gtest_filter=*softsign*', GALLEY_BINARY=str(build), GALLEY_TEST_LEVEL='x86-64-v3')
-    check('[  PASSED  ]' in said and '[  PASSED  ] 0 ' not in said, f'no test found the new op:\n{said}')
+ADDED = {
+    'models/ops/softsign/': lambda: folder('models/ops/softsign', {'op.cpp': softsign_op, 'cpu.cpp': softsign_cpu}),
+    'models/families/bigram.lua': lambda: (tree / 'models/families/bigram.lua').write_text(bigram),
+    'plugins/signsgd/': lambda: shutil.copytree(source / 'sdk/templates/cpp', tree / 'plugins/signsgd'),
+    'models/devices/lazy/': lambda: shutil.copytree(source / 'tests/plugins/lazy-device', tree / 'models/devices/lazy'),
+    'abacus': add_abacus,
+}
 
-ids = [(7 * i + row) % 31 for row in range(4) for i in range(16)]
-save('cycle.safetensors', {'input_ids': ('I32', (4, 16), ids), 'labels': ('I32', (4, 16), ids)})
-path = recipe('bigram.lua', 'model { family = "bigram", config = { vocab_size = 31, hidden_size = 16 } }', 'data.batch { path = "cycle.safetensors" }',
-              use('signsgd', lr=1e-2, momentum=0.9), batch=4, length=16, steps=60)
-on = {device: train(path, device, '--device', device) for device in ('cpu', 'lazy')}
 
-# Kernels for that device and another plugin's op, from a library that is built with the installed SDK alone.
-install()
-kernels = outside / 'abacus-kernels'
-kernels.mkdir()
-entry = '#include <galley/cpp/plugin.hpp>\nGALLEY_PLUGIN("abacus-kernels", "1.0.0");\n'
-for name, text in {'plugin.toml': 'id = "abacus-kernels"\nversion = "1.0.0"\nabi = "0.3"\nrequires = ["signsgd >= 1"]\n[provides]\nkernels = ["signsgd_step"]\n',
-                   'plugin.cpp': entry,
-                   'abacus.cpp': (source / 'sdk/templates/cpp/cpu.cpp').read_text().replace('"signsgd", "1.0.0"', '"abacus-kernels", "1.0.0"'),
-                   'rule.hpp': (source / 'sdk/templates/cpp/rule.hpp').read_text(),
-                   'CMakeLists.txt': 'cmake_minimum_required(VERSION 3.25)\nproject(kernels LANGUAGES CXX)\nfind_package(galley-sdk REQUIRED)\n'
-                                     'galley_add_plugin(MANIFEST plugin.toml SOURCES plugin.cpp KERNELS abacus abacus.cpp)\n'}.items():
-    (kernels / name).write_text(text)
-asked = path.replace('bigram', 'abacus')
-pathlib.Path(asked).write_text(pathlib.Path(path).read_text().replace('return recipe {', 'return recipe {\n  kernels = { "abacus-kernels" },'))
-said = galley_test.run('plan', asked.replace('abacus', 'bigram'), '--device', 'abacus', code=2).stderr
-check("no kernel of device 'abacus'" in said and 'signsgd_step' in said, f'without kernels for abacus: {said}')
-on['abacus'] = train(asked, 'abacus', '--device', 'abacus', '--plugin-path', configure_and_build(kernels, 'abacus-kernels'), '--reference')
-first, last = on['cpu'].steps[0][0], on['cpu'].steps[-1][0]
-check(len(on['cpu'].steps) == 60 and first > 3 and last < 1, f'the loss went from {first} to {last}')
-check(on['lazy'].steps == on['cpu'].steps and on['lazy'].bytes() == on['cpu'].bytes(), 'the two devices give different bytes')
-for (loss, norm), (other, norm_other) in zip(on['cpu'].steps, on['abacus'].steps):  # compiled for another processor: sums are split otherwise
-    check(abs(loss - other) < 1e-4 and abs(norm - norm_other) < 1e-3, f'on a device of another kind, loss {other} and norm {norm_other}; {loss} and {norm} on the processor')
-shutil.rmtree(outside)
-manifest = (build / 'plugins' / 'models' / 'plugin.toml').read_text()
-check('device = "abacus"\nlibrary = "models-abacus.so"' in manifest, 'models: the manifest names no kernels for abacus')
-check('(abacus-kernels)' in (on['abacus'].path / 'run.toml').read_text(), 'run.toml does not say whose kernels ran')
+@functools.cache
+def seen_by_git():
+    """What `git status` has shown of each addition to a copy of this repository."""
+    shutil.copytree(source, tree, ignore=lambda at, names: {'.git', 'build', 'runs', '__pycache__'} & set(names) if pathlib.Path(at) == source else [])
+    git('init', '-q')
+    git('add', '-A')
+    git('commit', '-q', '-m', 'as it is')
+    seen = {}
+    for what, add in ADDED.items():
+        add()
+        seen[what] = git('status', '--porcelain').splitlines()
+        git('add', '-A')
+        git('commit', '-q', '-m', what)
+    return seen
+
+
+@functools.cache
+def built():
+    """The program with all of them. It is the one that is there: it finds plugins and families beside itself. One level of the processor will do."""
+    seen_by_git()
+    command('cmake', '--preset', 'release', '-S', tree, '-B', build, '-DGALLEY_TESTS=OFF', '-DGALLEY_CUDA=OFF')
+    command('cmake', '--build', build, '--parallel', os.cpu_count(), '--target', 'families', 'plugin-models-main', 'plugin-models-cpu-v3', 'plugin-cpu', 'plugin-signsgd',
+            'plugin-lazy-device', 'plugin-abacus', 'plugin-models-abacus', CCACHE_BASEDIR=str(tree))
+    shutil.copy2(program, build / 'galley')
+    return build / 'galley'
+
+
+def cycle(name, **entries):
+    """A recipe with the family and the strategy that were added."""
+    ids = [(7 * i + row) % 31 for row in range(4) for i in range(16)]
+    save('cycle.safetensors', {'input_ids': ('I32', (4, 16), ids), 'labels': ('I32', (4, 16), ids)})
+    return recipe(f'{name}.lua', 'model { family = "bigram", config = { vocab_size = 31, hidden_size = 16 } }', 'data.batch { path = "cycle.safetensors" }',
+                  use('signsgd', lr=1e-2, momentum=0.9), batch=4, length=16, steps=60, **entries)
+
+
+def on(device, path, *flags):
+    run('train', path, '--out', device, '--device', device, *flags, executable=built())
+    return Run(device)
+
+
+@functools.cache
+def on_cpu():
+    return on('cpu', cycle('bigram'))
+
+
+# ---- Cases ---------------------------------------------------------------------------------------------------------------------------------
+
+
+@cases([x for x in ADDED if x != 'abacus'])
+def no_edit(place):
+    """git sees one new folder or file."""
+    check(seen_by_git()[place] == [f'?? {place}'], f'git status shows {seen_by_git()[place]}')
+
+
+@case
+def no_edit_for_a_device_of_another_kind():
+    status = seen_by_git()['abacus']
+    check(every(x.startswith('?? ') for x in status), f'git status shows {status}')
+
+
+@case
+def op_is_tested():
+    said = run('plugins', 'models', executable=built()).stdout
+    check('softsign.cpu' in said, f'galley plugins models does not name the kernel of the new op: {said[-2000:]}')
+    tests = binary / 'tests' / 'bin' / 'models'
+    if tests.exists():
+        said = command(tests, '--gtest_filter=*softsign*', GALLEY_BINARY=str(build), GALLEY_TEST_LEVEL='x86-64-v3')
+        check('[  PASSED  ]' in said and '[  PASSED  ] 0 ' not in said, f'no test found the new op:\n{said}')
+
+
+@case
+def trains():
+    steps = on_cpu().steps
+    check(len(steps) == 60 and steps[0][0] > 3 and steps[-1][0] < 1, f'the loss went from {steps[0][0]} to {steps[-1][0]}')
+
+
+@case
+def on_the_new_device():
+    lazy = on('lazy', cycle('bigram'))
+    check(lazy.steps == on_cpu().steps and lazy.bytes() == on_cpu().bytes(), 'the two devices give different bytes')
+
+
+@case
+def no_kernel_of_another_plugin():
+    """For a device of another kind the strategy has none."""
+    said = run('plan', cycle('bigram'), '--device', 'abacus', code=2, executable=built()).stderr
+    check("no kernel of device 'abacus'" in said and 'signsgd_step' in said, f'without kernels for abacus: {said}')
+    manifest = (build / 'plugins' / 'models' / 'plugin.toml').read_text()
+    check('device = "abacus"\nlibrary = "models-abacus.so"' in manifest, 'models: the manifest names no kernels for abacus')
+
+
+@case
+def on_a_device_of_another_kind():
+    """With kernels for that device and another plugin's op, from a library that is built with the installed SDK alone."""
+    kernels = outside / 'abacus-kernels'
+    kernels.mkdir()
+    for name, text in {'plugin.toml': 'id = "abacus-kernels"\nversion = "1.0.0"\nabi = "0.3"\nrequires = ["signsgd >= 1"]\n[provides]\nkernels = ["signsgd_step"]\n',
+                       'plugin.cpp': '#include <galley/cpp/plugin.hpp>\nGALLEY_PLUGIN("abacus-kernels", "1.0.0");\n',
+                       'abacus.cpp': (source / 'sdk/templates/cpp/cpu.cpp').read_text().replace('"signsgd", "1.0.0"', '"abacus-kernels", "1.0.0"'),
+                       'rule.hpp': (source / 'sdk/templates/cpp/rule.hpp').read_text(),
+                       'CMakeLists.txt': 'cmake_minimum_required(VERSION 3.25)\nproject(kernels LANGUAGES CXX)\nfind_package(galley-sdk REQUIRED)\n'
+                                         'galley_add_plugin(MANIFEST plugin.toml SOURCES plugin.cpp KERNELS abacus abacus.cpp)\n'}.items():
+        (kernels / name).write_text(text)
+    made = on('abacus', cycle('asks', kernels=['abacus-kernels']), '--plugin-path', configure_and_build(kernels, 'abacus-kernels'), '--reference')
+    for (loss, norm), (other, norm_other) in together(on_cpu().steps, made.steps):  # compiled for another processor: sums are split otherwise
+        check(abs(loss - other) < 1e-4 and abs(norm - norm_other) < 1e-3, f'loss {other} and norm {norm_other}; {loss} and {norm} on the processor')
+    check('(abacus-kernels)' in (made.path / 'run.toml').read_text(), 'run.toml does not say whose kernels ran')
+
+
 finish()
