@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 
-from galley_test import Run, binary, case, check, every, finish, fixtures, fresh_folder, from_config, galley, plan, recipe, run, source, together, train, use
+from galley_test import Run, binary, case, check, every, finish, fixtures, fresh_folder, from_config, galley, recipe, run, source, together, train, use
 from mark_kit import write_marked
 from steps_kit import refused, trained
 

@@ -8,7 +8,6 @@ import pathlib
 import re
 import shutil
 import struct
-import subprocess
 import sys
 import tarfile
 import time
