@@ -81,19 +81,24 @@ def trains(name, *uses, model=gpt2, data='data.random {}', dtype='f32', again=Fa
     return first
 
 
-step('llama', trains, 'llama', clip, adamw, model=llama)
-step('stacked', trains, 'stacked', use('recompute', every=1), use('accumulate', steps=3), clip, adamw)
-step('lora', trains, 'lora', use('lora', rank=2, alpha=4, targets='all-linear', dropout=0.1), adamw, model=llama)
-step('dora', trains, 'dora', use('lora', rank=2, alpha=4, dora=True, dropout=0.1), adamw, model=llama)
-step('dora_conv1d', trains, 'dora_conv1d', use('lora', rank=2, alpha=4, dora=True, bias='all'), use('accumulate', steps=2), adamw)
-step('pissa', trains, 'pissa', use('lora', rank=2, init='pissa'), adamw, model=llama)
-step('vera', trains, 'vera', use('vera', rank=4, dropout=0.1), adamw)
-step('ia3', trains, 'ia3', use('ia3', targets='all-linear', feedforward='down_proj'), adamw, model=llama)
-step('dropout', trains, 'dropout', clip, adamw, model=from_config('gpt2', **small, resid_pdrop=0.1, embd_pdrop=0.1, attn_pdrop=0.1), again=True)
-step('freeze', trains, 'freeze', use('freeze', **{'except': ['transformer.h.1.*']}), use('sgd', lr=1e-2, momentum=0.9, nesterov=True))
-step('clipped', trains, 'clipped', use('clip', norm=0.5, value=0.01), adamw)
+def training(name, *uses, **more):
+    """A case that trains as the processor does."""
+    step(name, trains, name, *uses, **more)
+
+
+training('llama', clip, adamw, model=llama)
+training('stacked', use('recompute', every=1), use('accumulate', steps=3), clip, adamw)
+training('lora', use('lora', rank=2, alpha=4, targets='all-linear', dropout=0.1), adamw, model=llama)
+training('dora', use('lora', rank=2, alpha=4, dora=True, dropout=0.1), adamw, model=llama)
+training('dora_conv1d', use('lora', rank=2, alpha=4, dora=True, bias='all'), use('accumulate', steps=2), adamw)
+training('pissa', use('lora', rank=2, init='pissa'), adamw, model=llama)
+training('vera', use('vera', rank=4, dropout=0.1), adamw)
+training('ia3', use('ia3', targets='all-linear', feedforward='down_proj'), adamw, model=llama)
+training('dropout', clip, adamw, model=from_config('gpt2', **small, resid_pdrop=0.1, embd_pdrop=0.1, attn_pdrop=0.1), again=True)
+training('freeze', use('freeze', **{'except': ['transformer.h.1.*']}), use('sgd', lr=1e-2, momentum=0.9, nesterov=True))
+training('clipped', use('clip', norm=0.5, value=0.01), adamw)
 for compute in ('bf16', 'fp16'):
-    step(f'amp_{compute}', trains, f'amp_{compute}', use('amp', compute=compute), clip, adamw, model=llama, dtype='short')
+    training(f'amp_{compute}', use('amp', compute=compute), clip, adamw, model=llama, dtype='short')
 
 
 @on_a_gpu
