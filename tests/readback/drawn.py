@@ -38,7 +38,7 @@ os.environ.setdefault('TRANSFORMERS_VERBOSITY', 'error')
 import torch
 
 import drawn_models as drawn
-from drawn_models import architecture, batch_of, families, gradients_of, loss_of, model_of, open_folder, task_of, twin
+from drawn_models import architecture, batch_of, families, gradients_of, loss_of, model_of, open_folder, task_of, task_of_model, twin
 
 root = pathlib.Path(__file__).resolve().parents[2]
 fixtures = root / 'tests' / 'fixtures' / 'models'
@@ -264,16 +264,6 @@ def copied(r, work, kind):
     if wrong:
         raise Wrong(f'transformers opens the folder with {wrong[:3]}')
     return task
-
-
-def task_of_model(model):
-    name, problem = type(model).__name__, model.config.problem_type
-    if 'ForSequenceClassification' in name:
-        return {'multi_label_classification': 'multi-label-classification', 'regression': 'regression'}.get(problem, 'sequence-classification')
-    for ending, task in (('ForMaskedLM', 'masked-lm'), ('ForTokenClassification', 'token-classification'), ('ForConditionalGeneration', 'seq2seq-lm')):
-        if name.endswith(ending):
-            return task
-    return 'causal-lm'
 
 
 def verdict_of(kind, family, r, path):

@@ -153,8 +153,26 @@ def task_of(r, kind):
     return r.choice(rows) if r.random() < .25 else 'causal-lm'
 
 
+def task_of_model(model):
+    name, problem = type(model).__name__, model.config.problem_type
+    if 'ForSequenceClassification' in name:
+        return {'multi_label_classification': 'multi-label-classification', 'regression': 'regression'}.get(problem, 'sequence-classification')
+    for ending, task in (('ForMaskedLM', 'masked-lm'), ('ForTokenClassification', 'token-classification'), ('ForConditionalGeneration', 'seq2seq-lm')):
+        if name.endswith(ending):
+            return task
+    return 'causal-lm'
+
+
+def randomize(model):
+    """Numbers large enough that nothing is nearly linear; those of norms near 1. Gemma's norms add the 1 themselves."""
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            spread = .6 / max(p.shape[-1], 1)**.5 if p.dim() > 1 else .1
+            p.copy_(torch.randn(p.shape) * spread + (1 if p.dim() == 1 and name.endswith('weight') and not model.config.model_type.startswith('gemma') else 0))
+
+
 def model_of(r, kind, task, vocabulary):
-    """In float32, with numbers large enough that nothing is nearly linear; those of norms near 1."""
+    """In float32."""
     config = config_of(r, kind, vocabulary)
     config._attn_implementation = 'eager'
     if task in ('token-classification', 'sequence-classification', 'multi-label-classification', 'regression'):
@@ -167,10 +185,7 @@ def model_of(r, kind, task, vocabulary):
             'token-classification': transformers.AutoModelForTokenClassification}.get(task, transformers.AutoModelForSequenceClassification)
     torch.manual_seed(r.randrange(2**31))
     model = auto.from_config(config, attn_implementation='eager')
-    with torch.no_grad():
-        for name, p in model.named_parameters():
-            spread = .6 / max(p.shape[-1], 1)**.5 if p.dim() > 1 else .1
-            p.copy_(torch.randn(p.shape) * spread + (1 if p.dim() == 1 and name.endswith('weight') and kind not in ('gemma', 'gemma2', 'gemma3_text') else 0))
+    randomize(model)
     return model.eval()
 
 
@@ -186,7 +201,7 @@ def encoder_of(r, kind, vocabulary):
 def batch_of(r, model, task):
     """Token ids, labels, and masks where rows are padded on the right."""
     rows, length, vocabulary = r.randint(1, 4), r.randint(2, 24), model.config.vocab_size
-    pad = model.config.pad_token_id
+    pad = model.config.pad_token_id or 0
     ids = torch.randint(3, vocabulary, (rows, length))
     batch = {}
     padded = task != 'causal-lm' and r.random() < .7
@@ -221,22 +236,37 @@ def batch_of(r, model, task):
 # ---- The reference -------------------------------------------------------------------------------------------------------------------
 
 
-def loss_of(model, batch, task):
+def logits_of(model, batch, task):
+    """Of a packed batch, each document by itself: no document knows of another one, whatever a model makes of positions."""
     dtype = next(p.dtype for p in model.parameters() if p.is_floating_point())
-    inputs = {k: v for k, v in batch.items() if k != 'labels'}
-    labels = batch['labels']
+    inputs = {k: v for k, v in batch.items() if k not in ('labels', 'position_ids', 'document_ids')}
+    if task == 'seq2seq-lm':
+        inputs['labels'] = batch['labels']
+    more = dict(use_cache=False) if task in ('causal-lm', 'seq2seq-lm') else {}
     with in_dtype(torch.float64) if dtype == torch.float64 else contextlib.nullcontext():
-        if task == 'seq2seq-lm':
-            inputs['labels'] = labels
-        logits = model(**inputs, use_cache=False).logits if task in ('causal-lm', 'seq2seq-lm') else model(**inputs).logits
-        functional = torch.nn.functional
-        if task == 'multi-label-classification':
-            return functional.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
-        if task == 'regression':
-            return functional.mse_loss(logits.reshape(labels.shape), labels.to(logits.dtype))
-        if task == 'causal-lm':
-            logits, labels = logits[:, :-1], labels[:, 1:]
-        return functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1), ignore_index=NO_LABEL)
+        if 'document_ids' not in batch:
+            return model(**inputs, **more).logits
+        rows = []
+        for ids, documents in zip(batch['input_ids'], batch['document_ids'].tolist()):
+            begins = [i for i in range(len(documents)) if i == 0 or documents[i] != documents[i - 1]]
+            parts = [ids[None, a:b] for a, b in zip(begins, [*begins[1:], len(documents)])]
+            rows.append(torch.cat([model(input_ids=part, **more).logits for part in parts], 1))
+        return torch.cat(rows)
+
+
+def loss_of_logits(logits, labels, task):
+    functional = torch.nn.functional
+    if task == 'multi-label-classification':
+        return functional.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
+    if task == 'regression':
+        return functional.mse_loss(logits.reshape(labels.shape), labels.to(logits.dtype))
+    if task == 'causal-lm':
+        logits, labels = logits[:, :-1], labels[:, 1:]
+    return functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1), ignore_index=NO_LABEL)
+
+
+def loss_of(model, batch, task):
+    return loss_of_logits(logits_of(model, batch, task), batch['labels'], task)
 
 
 def gradients_of(model, batch, task):
