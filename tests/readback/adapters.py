@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
 """Adapters beside PEFT, by hand: in an environment with torch, transformers, peft and safetensors.
 
-tests/readback/adapters.py record [CASE …]   makes the cases of tests/fixtures/lora that PEFT defines: on the bases that lie there, what PEFT
-                                             computes of each kind of adapter in float64
 tests/readback/adapters.py read GALLEY       trains every kind of adapter with GALLEY, loads what it saved with PEFT on the same base, and
                                              compares the loss of both; and that of the merged model
 tests/readback/adapters.py loftq GALLEY      the error of W − (Q + B·A) under LoftQ, beside that of plain NF4 and of PEFT's own loftq_init
 """
+import importlib.util
 import inspect
 import json
 import pathlib
@@ -17,100 +16,13 @@ import tempfile
 import peft
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 fixtures = pathlib.Path(__file__).resolve().parents[1] / 'fixtures' / 'lora'
-lora, vera, ia3 = peft.LoraConfig, peft.VeraConfig, peft.IA3Config
-
-# Name of the case: the case whose base it stands on, and what PEFT is asked for.
-CASES = {
-    'dora': ('qv', lora, dict(r=4, lora_alpha=6, target_modules=['q_proj', 'k_proj', 'down_proj'], use_dora=True)),
-    'dora-conv1d': ('gpt2-conv1d', lora, dict(r=4, lora_alpha=8, target_modules=['c_attn', 'c_proj'], use_dora=True, fan_in_fan_out=True)),
-    'everything': ('gpt2-conv1d', lora, dict(r=4, lora_alpha=8, target_modules=r'transformer\.h\.\d\.(attn|mlp)\.c_.*', exclude_modules=['h.1.mlp.c_fc'],
-                                             bias='all', rank_pattern={r'h\.0\.attn\.c_attn': 2}, alpha_pattern={'c_proj': 3}, use_rslora=True,
-                                             modules_to_save=['ln_f', 'wpe'], fan_in_fan_out=True)),
-    'whole-head': ('qv', lora, dict(r=2, lora_alpha=2, target_modules=['v_proj'], modules_to_save=['lm_head'])),
-    'pissa': ('lm-head', lora, dict(r=4, lora_alpha=8, target_modules=['q_proj', 'down_proj'], init_lora_weights='pissa')),
-    'pissa-conv1d': ('gpt2-conv1d', lora, dict(r=4, lora_alpha=2, target_modules=['c_attn'], init_lora_weights='pissa', fan_in_fan_out=True)),
-    'olora': ('lm-head', lora, dict(r=4, lora_alpha=4, target_modules=['q_proj', 'gate_proj'], init_lora_weights='olora')),
-    'vera': ('qv', vera, dict(r=8, target_modules=['q_proj', 'v_proj', 'down_proj'], projection_prng_key=7)),
-    'vera-drawn': ('gpt2-conv1d', vera, dict(r=8, target_modules=['c_attn', 'c_proj'], projection_prng_key=11, save_projection=False, bias='vera_only',
-                                             fan_in_fan_out=True)),
-    'ia3': ('qv', ia3, dict(target_modules=['k_proj', 'v_proj', 'down_proj'], feedforward_modules=['down_proj'])),
-    'ia3-conv1d': ('gpt2-conv1d', ia3, dict(target_modules=['c_attn', 'mlp.c_proj'], feedforward_modules=['mlp.c_proj'], fan_in_fan_out=True)),
-    # A whole name is meant whatever its layer's number is.
-    'layers': ('qv', lora, dict(r=4, lora_alpha=8, target_modules=['q_proj', 'down_proj', 'model.layers.0.self_attn.v_proj'], layers_to_transform=[1],
-                                layers_pattern=['blocks', 'layers'])),
-    # As many values as the weight has rows, of which there are fewer than columns.
-    'pissa-wide': ('qv', lora, dict(r=32, lora_alpha=24, target_modules=['k_proj'], init_lora_weights='pissa')),
-    'olora-wide': ('qv', lora, dict(r=32, lora_alpha=24, target_modules=['v_proj'], init_lora_weights='olora')),
-    # A head that transformers calls by another name than files do.
-    'neox-head': ('../models/gpt-neox-partial', lora, dict(r=4, lora_alpha=8, target_modules=['query_key_value'], modules_to_save=['lm_head'])),
-    'neox-lora-head': ('../models/gpt-neox-partial', lora, dict(r=4, lora_alpha=8, target_modules=['lm_head', 'attention.dense'])),
-    # A bias with two names.
-    'bert-head': ('../models/bert-mlm', lora, dict(r=4, lora_alpha=8, target_modules=['query'], modules_to_save=['cls'])),
-    'bert-decoder': ('../models/bert-mlm', lora, dict(r=4, lora_alpha=8, target_modules=['value'], modules_to_save=['predictions.decoder'])),
-    'bert-biases': ('../models/bert-mlm', lora, dict(r=4, lora_alpha=8, target_modules=['key'], bias='all')),
-    'roberta-head': ('../models/roberta-mlm', ia3, dict(target_modules=['value', 'output.dense'], feedforward_modules=['output.dense'], modules_to_save=['lm_head'])),
-    'layers-vera': ('gpt2-conv1d', vera, dict(r=8, target_modules=['c_attn', 'c_fc'], projection_prng_key=7, layers_to_transform=0, fan_in_fan_out=True)),
-}
-
-
-def folder_of(case):
-    return fixtures / case / 'base' if (fixtures / case / 'base').exists() else fixtures / case
-
-
-def base_model(case):
-    config = json.loads((folder_of(case) / 'config.json').read_text())
-    return getattr(transformers, config['architectures'][0]).from_pretrained(folder_of(case), dtype=torch.float32)
-
-
-def loss_of(model, batch):
-    """Models of masked tokens predict a token at its own place, decoders at the one before."""
-    logits = model(**{k: v.long() for k, v in batch.items() if k != 'labels'}).logits
-    labels = batch['labels'].long()
-    shift = 0 if model.config.architectures[0].endswith('ForMaskedLM') else 1
-    return torch.nn.functional.cross_entropy(logits[:, :logits.shape[1] - shift].reshape(-1, logits.shape[-1]), labels[:, shift:].reshape(-1)), logits
-
-
-def record(names):
-    for k, (name, (base, config, options)) in enumerate(CASES.items()):
-        if names and name not in names:
-            continue
-        torch.manual_seed(5 + k)
-        generator = torch.Generator().manual_seed(41 + k)
-        whole = base_model(base)
-        model = peft.get_peft_model(whole, config(task_type=None if whole.config.architectures[0].endswith('ForMaskedLM') else 'CAUSAL_LM', **options))
-        trained = {n: w for n, w in model.named_parameters() if w.requires_grad}
-        with torch.no_grad():
-            for n, w in trained.items():
-                w += torch.randn(w.shape, generator=generator) * (0.05 if 'lora_' in n or 'vera' in n or 'ia3' in n else 0.01)
-        folder = fixtures / name
-        model.save_pretrained(folder / 'adapter', safe_serialization=True)
-        (folder / 'adapter' / 'README.md').unlink(missing_ok=True)
-        file = folder / 'adapter' / 'adapter_config.json'
-        file.write_text(json.dumps(json.loads(file.read_text()) | {'base_model_name_or_path': None}, indent=2) + '\n')
-        batch = load_file(fixtures / base / 'batch.safetensors')
-        model = model.double()
-        trained = {n: w for n, w in model.named_parameters() if w.requires_grad}
-        loss, logits = loss_of(model, batch)
-        loss.backward()
-        gradients = {'grad.' + n.replace('.modules_to_save.default', ''): w.grad.float() for n, w in trained.items()}
-        model.zero_grad()
-        optimizer = torch.optim.AdamW(trained.values(), lr=1e-2, betas=(0.9, 0.999), weight_decay=0.0)
-        losses = []
-        for _ in range(5):
-            step, _ = loss_of(model, batch)
-            step.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            losses.append(step.item())
-        save_file({'logits': logits.float().detach().contiguous(), **gradients}, folder / 'expect.safetensors')
-        expect = dict(loss=loss.item(), on=base, trainable=sum(w.numel() for w in trained.values()),
-                      adamw=dict(lr=1e-2, betas=[0.9, 0.999], weight_decay=0.0, losses=losses))
-        (folder / 'expect.json').write_text(json.dumps(expect, indent=1) + '\n')
-        print(name, expect['loss'], expect['trainable'], flush=True)
-
+spec = importlib.util.spec_from_file_location('make', fixtures / 'make.py')
+make = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(make)
+base_model, loss_of = make.base_model, make.loss_of
 
 # What a recipe says of each kind of adapter.
 RECIPES = {
@@ -194,9 +106,7 @@ def loftq(galley):
     sys.exit(not good)
 
 
-if sys.argv[1:2] == ['record']:
-    record(sys.argv[2:])
-elif len(sys.argv) == 3 and sys.argv[1] == 'read':
+if len(sys.argv) == 3 and sys.argv[1] == 'read':
     read(sys.argv[2])
 elif len(sys.argv) == 3 and sys.argv[1] == 'loftq':
     loftq(sys.argv[2])
