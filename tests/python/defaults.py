@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What models have of which config.json says nothing: what transformers (5.24) gives a configuration of each type. tests/fixtures/model-defaults.json has its
+"""What models have of which config.json says nothing: what transformers (5.24) gives a configuration of each type. tests/fixtures/model-defaults has its
 numbers, and how many parameters a model with all of them has."""
 import json
 import math
@@ -8,7 +8,7 @@ import re
 from galley_test import case, cases, check, finish, fixtures, fresh_folder, from_config, recipe, run, train, use
 
 fresh_folder()
-known = json.loads((fixtures / 'model-defaults.json').read_text())
+known = json.loads((fixtures / 'model-defaults' / 'defaults.json').read_text())
 small = dict(vocab_size=31, hidden_size=8, intermediate_size=12, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1, head_dim=4,
              max_position_embeddings=16)
 gpt2 = dict(vocab_size=31, n_positions=16, n_embd=8, n_layer=1, n_head=2)
