@@ -8,6 +8,7 @@ on the processor, with one thread, of so many steps more: the least of all round
 Prints a table, with the quotient of estimate and measurement, the same held against the median of all quotients (an estimate takes every launch at the target's peak, so that all
 are too high by some factor), and Spearman's rank correlation of the two speeds. Exit code 1 if an estimate turns around a pair that people choose between: 4 bits and
 the same without them, recomputation and without.
+Before it is printed, a stack has the same losses in every round, and one with recomputation those of the same stack without.
 """
 import argparse
 import json
@@ -57,6 +58,7 @@ stacks = {
     'lora, nf4, bf16, recomputed': (1, 1, bf16, nf4, lora, recompute, adamw),
 }
 stacks = {name: stack for name, stack in stacks.items() if name.startswith(options.only)}
+losses = {}  # {name: those of its longest run}
 machine = ['--device', options.device, *(['--target', options.target] if options.target else [])]
 
 
@@ -71,7 +73,13 @@ def trained(recipe, steps, name, out):
     write(recipe, steps, *stacks[name])
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     subprocess.run([galley, 'train', recipe, '--out', out, *machine], check=True, stdout=subprocess.DEVNULL)
-    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+    used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+    steps = [x['loss'] for x in map(json.loads, pathlib.Path(out, 'metrics.jsonl').read_text().splitlines()) if 'loss' in x]
+    known = losses.setdefault(name, steps)
+    if known[:len(steps)] != steps[:len(known)] or not steps:
+        raise SystemExit(f'{name}: losses are {steps} in one run and {known} in another')
+    losses[name] = max(known, steps, key=len)
+    return used
 
 
 def ranks(values):
@@ -104,6 +112,10 @@ def seconds(rounds):
     return (min(x for x, _ in rounds) - min(y for _, y in rounds)) / options.steps if options.processor_time else statistics.median(rounds)
 
 
+for name in stacks:
+    without = name.replace(', recomputed', '')
+    if losses[name] != losses.get(without, losses[name]):
+        raise SystemExit(f'{name}: losses are {losses[name]}, and {losses[without]} without recomputation')
 speeds = {name: positions[name] / seconds(measured[name]) for name in stacks}
 quotients = {name: estimated[name] / speeds[name] for name in stacks}
 usual = statistics.median(quotients.values())

@@ -2,14 +2,18 @@
 """Full fine-tuning of a real model with each optimizer: bytes a parameter, speed, resident memory, and the loss after the same steps. Not a test: it prints the table of
 tests/results/optimizers.md.
 
-    GALLEY=build/release/galley tests/bench/optimizers.py MODEL TEXT [steps=60] [only=NAME,NAME] [peer='PYTHON peft_step.py']
+    GALLEY=build/release/galley tests/bench/optimizers.py MODEL TEXT [steps=60] [length=512] [rounds=2] [only=NAME;NAME]
 
 MODEL is a folder in Hugging Face's format, TEXT a file or a folder. A step has one row of 512 tokens. Learning rates are those that each optimizer's authors suggest for
-fine-tuning; nothing was searched. `peer` is a program that takes MODEL, full, 1, 512, steps and bf16, and prints its own tokens/s and memory.
+fine-tuning; nothing was searched. Rounds run all rows in turn, each time from the other end; speeds are medians of the rounds.
+
+Before the table is printed: all rows in F32 begin with the same loss, those in BF16 to 1e-4, and a row has the same losses in every round. tests/bench/pytorch.py has the same work beside
+PyTorch.
 """
 import json
 import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -17,7 +21,8 @@ import tempfile
 
 program = str(pathlib.Path(os.environ['GALLEY']).resolve())
 options = dict(x.split('=', 1) for x in sys.argv[3:])
-folder, text, steps = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), int(options.get('steps', 60))
+folder, text = (pathlib.Path(x).resolve() for x in sys.argv[1:3])
+steps, length = int(options.get('steps', 60)), int(options.get('length', 512))
 amp, adamw = 'use "amp" { compute = "bf16" }', 'use "adamw" { lr = 2e-5, weight_decay = 0.1 }'
 clip, early = 'use "clip" { norm = 1.0 }', 'use "update-in-backward" {}'
 recipes = {
@@ -52,25 +57,51 @@ def run(*words):
     return said, usage.ru_maxrss / 2 ** 20
 
 
-print('| | bytes a parameter | tokens/s | resident, GiB | planned, GiB | loss before | after |\n|---|---|---|---|---|---|---|', flush=True)
+def write(path, uses):
+    path.write_text(f'return recipe {{ model = model {{ path = "{folder}" }}, data = data.text {{ files = "{text}", tokenizer = "model", validation = 0.05 }}, batch = 1, '
+                    f'length = {length}, steps = {steps}, seed = 1, validate = {{ every = {steps}, start = true }}, {", ".join(uses)} }}')
+
+
+def planned(uses):
+    """Bytes a parameter, and GiB."""
+    told = json.loads(run(program, 'plan', 'recipe.lua', '--json')[0])
+    owners = told['classes']['host']['owners']  # weights and states live as long as the run
+    gradients = owners['gradients'] if early in uses else (2 if any('split' in x for x in uses) else 4) * told['trainable']
+    return (owners['weights'] + owners.get('states', 0) + gradients) / told['parameters'], told['classes']['host']['planned'] / 2 ** 30
+
+
+def trained():
+    """Tokens/s, GiB, and the losses: of validation, and of each step."""
+    shutil.rmtree('run', ignore_errors=True)
+    _, resident = run(program, 'train', 'recipe.lua', '--out', 'run')
+    lines = [json.loads(x) for x in open('run/metrics.jsonl')]
+    speed = length / statistics.median([x['seconds'] for x in lines if 'lr' in x][2:])
+    return speed, resident, [x['validation_loss'] for x in lines if 'validation_loss' in x], [x['loss'] for x in lines if 'loss' in x]
+
+
+def check_losses(rows):
+    """{row: what trained() said in each round}. Ends this script where two did not compute the same."""
+    for name, rounds in rows.items():
+        if any(x[2:] != rounds[0][2:] for x in rounds):
+            sys.exit(f'{name}: losses are others from round to round: {[x[2:] for x in rounds]}')
+    for in_bf16, bound in ((False, 0), (True, 1e-4)):  # split-states rounds the weights in a way of its own
+        begins = {name: rounds[0][2][0] for name, rounds in rows.items() if name.endswith('bf16') == in_bf16}
+        if begins and max(begins.values()) - min(begins.values()) > bound * max(begins.values()):
+            sys.exit(f'before the first step, rows have other losses: {begins}')
+
+
+chosen = {name: uses for name, uses in recipes.items() if name in options.get('only', name).split(';')}
+rows = {name: [] for name in chosen}
 with tempfile.TemporaryDirectory() as scratch:
     os.chdir(scratch)
-    for name, uses in recipes.items():
-        if name not in options.get('only', name).split(';'):
-            continue
-        path = pathlib.Path('recipe.lua')
-        path.write_text(f'return recipe {{ model = model {{ path = "{folder}" }}, data = data.text {{ files = "{text}", tokenizer = "model", validation = 0.05 }}, batch = 1, '
-                        f'length = 512, steps = {steps}, seed = 1, validate = {{ every = {steps}, start = true }}, {", ".join(uses)} }}')
-        told = json.loads(run(program, 'plan', path, '--json')[0])
-        owners = told['classes']['host']['owners']  # weights and states live as long as the run
-        gradients = owners['gradients'] if early in uses else (2 if any('split' in x for x in uses) else 4) * told['trainable']
-        subprocess.run(['rm', '-rf', 'run'])
-        _, resident = run(program, 'train', path, '--out', 'run')
-        lines = [json.loads(x) for x in open('run/metrics.jsonl')]
-        speed = 512 / statistics.median([x['seconds'] for x in lines if 'lr' in x][2:])
-        losses = [x['validation_loss'] for x in lines if 'validation_loss' in x]
-        kept = (owners['weights'] + owners.get('states', 0) + gradients) / told['parameters']
-        print(f'| {name} | {kept:.2f} | {speed:.0f} | {resident:.2f} | {told["classes"]["host"]["planned"] / 2 ** 30:.2f} | {losses[0]:.4f} | {losses[-1]:.4f} |', flush=True)
-    for dtype in ('', 'bf16') if 'peer' in options else ():
-        said, resident = run(*options['peer'].split(), folder, 'full', 1, 512, 8, *dtype.split())
-        print(f'peer {dtype or "fp32"}: {said.splitlines()[-1]}; resident {resident:.2f} GiB', flush=True)
+    for turn in range(int(options.get('rounds', 2))):
+        for name in list(chosen) if turn % 2 == 0 else list(chosen)[::-1]:
+            write(pathlib.Path('recipe.lua'), chosen[name])
+            rows[name].append(trained())
+    check_losses(rows)
+    print('| | bytes a parameter | tokens/s | by round | resident, GiB | planned, GiB | loss before | after |\n|' + '---|' * 8)
+    for name, uses in chosen.items():
+        write(pathlib.Path('recipe.lua'), uses)
+        kept, gib = planned(uses)
+        speeds, residents, (losses, *_), _ = zip(*rows[name])
+        print(f'| {name} | {kept:.2f} | {statistics.median(speeds):.0f} | {", ".join(f"{x:.0f}" for x in speeds)} | {max(residents):.2f} | {gib:.2f} | {losses[0]:.4f} | {losses[-1]:.4f} |')

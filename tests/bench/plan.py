@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
 """How long planning takes: a model of the shape of Llama 2 7B, models of 30, 250 and 1,000 layers in four ways of training, and a search that asks for 200 peaks of a
-model of 80 blocks. Not a test: it prints seconds of processor time, of the program in GALLEY (several may be given, to compare), and asserts nothing about them.
+model of 80 blocks. Not a test: it prints seconds of processor time, the least of several rounds, of the program in GALLEY (several may be given, to compare).
 
-    GALLEY=build/release/galley GALLEY_BINARY=build/release tests/bench/plan.py [OTHER_GALLEY ...]
+    GALLEY=build/release/galley GALLEY_BINARY=build/release tests/bench/plan.py [rounds=3] [only=BEGIN] [OTHER_GALLEY ...]
+
+Rounds take the programs in turn, the other one first each time. Where a plan of a program is another one than in a round before, this is an error; where programs plan
+differently, the line says so: their times are not those of the same work. `only` are the cases that begin so.
 """
+import json
 import os
 import pathlib
 import subprocess
@@ -11,7 +15,8 @@ import sys
 import tempfile
 
 binary = pathlib.Path(os.environ['GALLEY_BINARY']).resolve()
-programs = [pathlib.Path(x).resolve() for x in (os.environ['GALLEY'], *sys.argv[1:])]
+options = dict(x.split('=', 1) for x in sys.argv[1:] if '=' in x)
+programs = [pathlib.Path(x).resolve() for x in (os.environ['GALLEY'], *(x for x in sys.argv[1:] if '=' not in x))]
 target = pathlib.Path(__file__).resolve().parents[1] / 'golden' / 'target.toml'
 
 
@@ -23,6 +28,12 @@ def llama(hidden, inner, layers, heads):
 def recipe(model, *uses):
     lines = ''.join(f'  {x},\n' for x in (f'model = {model}', 'data = data.random {}', 'batch = 1', 'length = 512', 'steps = 1', *uses))
     return f'return recipe {{\n{lines}}}\n'
+
+
+def what_is_planned(said):
+    """Bytes of each memory class, and the launches of a step."""
+    plan = json.loads(said)
+    return {name: x['planned'] for name, x in plan['classes'].items()}, plan['launches']['a_step']
 
 
 seven = recipe(llama(4096, 11008, 32, 32), 'use "adamw" { lr = 1e-4 }')
@@ -38,9 +49,18 @@ for layers in (30, 250, 1000):
 with tempfile.TemporaryDirectory() as folder:
     os.chdir(folder)
     for name, text in cases.items():
+        if not name.startswith(options.get('only', '')):
+            continue
         pathlib.Path('bench.lua').write_text(text)
+        plans, seconds = {}, {program: [] for program in programs}
+        for turn in range(int(options.get('rounds', 3))):
+            for program in programs if turn % 2 == 0 else programs[::-1]:
+                begin = os.times().children_user
+                said = subprocess.run([program, 'plan', 'bench.lua', '--json', '--target', target, '--plugin-path', binary / 'tests' / 'plugins' / 'peaks'], check=True,
+                                      capture_output=True).stdout
+                seconds[program].append(os.times().children_user - begin)
+                if plans.setdefault(program, what_is_planned(said)) != what_is_planned(said):
+                    sys.exit(f'{name}: {program} makes another plan of the same recipe')
         for program in programs:
-            begin = os.times().children_user
-            subprocess.run([program, 'plan', 'bench.lua', '--json', '--target', target, '--plugin-path', binary / 'tests' / 'plugins' / 'peaks'], check=True,
-                           capture_output=True)
-            print(f'{name:36} {os.times().children_user - begin:7.2f} s  {program}', flush=True)
+            other = '' if plans[program] == plans[programs[0]] else f', ANOTHER PLAN: {plans[program]}, not {plans[programs[0]]}'
+            print(f'{name:36} {min(seconds[program]):7.2f} s  {program}{other}', flush=True)
