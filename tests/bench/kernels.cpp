@@ -1,6 +1,7 @@
 // Times kernels at the shapes of GPT-2 124M, SmolLM2-135M and the quickstart's model: matrix products and attention as shares of the peak
-// of fused multiply-adds that this machine reaches meanwhile, others by the bytes of their operands. Nothing is checked here:
-// tests/models/kernel_test.cpp does that.
+// of fused multiply-adds that this machine reaches meanwhile, others by the bytes of their operands. Before a kernel is timed, its numbers
+// are compared: with those of the op's reference up to REFERENCE flops, which take it seconds, and with those of the first kernel beyond,
+// whose line then says that it was not compared; nodes in one launch with the same nodes apart. Where they differ, the bench ends.
 //
 //   c++ -std=c++20 -O2 -I . -I sdk/include tests/bench/kernels.cpp host/base/{pool,ordered,processor_loan}.cpp -o bench
 //   ./bench build/release/plugins/models v4 [THREADS [FILTER]]
@@ -9,7 +10,6 @@
 // of several runs.
 #include <dlfcn.h>
 #include <immintrin.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <chrono>
@@ -25,12 +25,19 @@
 #include "galley/cpp/plugin.hpp"
 #include "host/base/pool.hpp"
 #include "models/devices/cpu/machine.hpp"
+#include "tests/bench/kernels_operands.hpp"
 
 namespace {
 
+using galley::bench::compare;
+using galley::bench::huge;
+using galley::bench::Memory;
+using galley::bench::Operands;
+using galley::bench::Shape;
 using galley::sdk::Attrs;
 
 int thread_count = 2;
+constexpr double REFERENCE = 5e8;
 
 void log(void*, uint32_t, const char* text) { std::puts(text); }
 void parallel(void*, int64_t blocks, void (*fn)(void*, int64_t), void* context) {
@@ -84,11 +91,6 @@ double peak(bool wide) {
   return best;
 }
 
-struct Shape {
-  uint32_t dtype;  // 0: absent
-  std::vector<int64_t> extents;
-};
-
 class Bench {
  public:
   Bench(const std::string& folder, const std::string& level, std::string filter) : filter_(std::move(filter)) {
@@ -105,8 +107,9 @@ class Bench {
     galley_error error = GALLEY_ERROR_INIT;
     galley_cost cost = {sizeof cost, 1, 0, 0};
     if (placed.op->cost) check(placed.op->cost(placed.op->self, &placed.node, &cost, &error), error);
+    Right right{placed.op->reference && cost.flops <= REFERENCE, {}};
     for (uint32_t i = 0; i < kernels_->n_kernels; ++i)
-      if (!std::strcmp(kernels_->kernels[i]->op, op_name)) time(label, *kernels_->kernels[i], placed.node, cost.flops, add);
+      if (!std::strcmp(kernels_->kernels[i]->op, op_name)) time(label, *kernels_->kernels[i], placed, cost.flops, add, right);
   }
 
   struct Link {
@@ -155,6 +158,11 @@ class Bench {
           (links[0].op != std::string(text) || kernels_->kernels[i]->flags & GALLEY_KERNEL_GROUPS))
         all = std::make_unique<Prepared>(*this, *kernels_->kernels[i], views);
     if (!all || !all->state) return void(std::printf("%-44s %-16s declined\n", label.c_str(), text));
+    for (const auto& one : alone) one->run();
+    all->run();
+    for (size_t i = 0; i < apart.size(); ++i)
+      if (!(joint[i]->out.operands[0].flags & GALLEY_OPERAND_NO_MEMORY))
+        compare(label + ' ' + text, joint[i]->out.numbers(), apart[i]->out.numbers(), in_16_bit(*apart[i]));
     std::vector<double> times[2];
     double spent = 0;
     for (int round = 0; round < 200 && (round < 9 || spent < 1.2); ++round)
@@ -178,48 +186,6 @@ class Bench {
   }
 
  private:
-  struct Free {
-    void operator()(void* p) const { std::free(p); }
-  };
-  using Memory = std::unique_ptr<void, Free>;
-  // On a cache line and in huge pages, as in the arena: oneDNN is a quarter slower on some shapes that are not.
-  static Memory huge(int64_t bytes) {
-    constexpr int64_t page = int64_t{2} << 20;
-    const auto whole = static_cast<size_t>((bytes + page) / page * page);
-    Memory memory(std::aligned_alloc(page, whole));
-    madvise(memory.get(), whole, MADV_HUGEPAGE);
-    std::memset(memory.get(), 0, whole);
-    return memory;
-  }
-  struct Operands {
-    Operands() = default;
-    Operands(std::vector<Shape> of, uint32_t access)
-        : shapes(std::move(of)), data(shapes.size()), operands(shapes.size()), pointers(shapes.size()) {
-      for (size_t i = 0; i < shapes.size(); ++i) {
-        if (!shapes[i].dtype) continue;
-        int64_t n = 1;
-        for (const int64_t extent : shapes[i].extents) n *= extent;
-        data[i] = huge(n * galley_dtype_bytes(shapes[i].dtype));
-        auto* begin = static_cast<float*>(data[i].get());
-        uint32_t random = static_cast<uint32_t>(n);
-        const auto draw = [&](auto* numbers) {
-          for (int64_t k = 0; k < n; ++k)
-            galley::sdk::from_float(static_cast<float>((random = random * 1664525u + 1013904223u) >> 8) * 0x1p-23f - 1.0f, numbers[k]);
-        };
-        if (shapes[i].dtype == GALLEY_F32) draw(begin);
-        if (shapes[i].dtype == GALLEY_BF16) draw(reinterpret_cast<galley::sdk::Bf16*>(begin));
-        if (shapes[i].dtype == GALLEY_F16) draw(reinterpret_cast<galley::sdk::F16*>(begin));
-        operands[i] =
-            galley::sdk::operand(begin, shapes[i].extents.data(), static_cast<uint32_t>(shapes[i].extents.size()), shapes[i].dtype, access);
-        pointers[i] = &operands[i];
-      }
-    }
-    std::vector<Shape> shapes;
-    std::vector<Memory> data;
-    std::vector<galley_operand> operands;
-    std::vector<const galley_operand*> pointers;
-  };
-
   /// A node with its operands.
   struct Placed {
     Placed(const Bench& bench, const char* op_name, const std::vector<Shape>& inputs, const Attrs& attrs, bool add)
@@ -313,9 +279,37 @@ class Bench {
     return bytes;
   }
 
-  void time(const std::string& label, const galley_kernel& kernel, const galley_node_view& node, double flops, bool add) const {
+  /// What the outputs of a node have to be; empty until the first kernel has taken it.
+  struct Right {
+    bool by_reference;
+    std::vector<double> numbers;
+  };
+
+  static bool in_16_bit(const Placed& placed) { return placed.in.in_16_bit() || placed.out.in_16_bit(); }
+  /// References write, and do not add.
+  static std::vector<double> by_reference(const Placed& placed, bool add) {
+    Operands in = placed.in.wide(GALLEY_READ), out = placed.out.wide(GALLEY_WRITE);
+    const std::vector<double> begun = out.numbers();
+    galley_node_view node = placed.node;
+    node.inputs = in.pointers.data();
+    node.outputs = out.pointers.data();
+    galley_error error = GALLEY_ERROR_INIT;
+    check(placed.op->reference(placed.op->self, &node, &error), error);
+    std::vector<double> made = out.numbers();
+    for (size_t i = 0; add && i < made.size(); ++i) made[i] += begun[i];
+    return made;
+  }
+
+  void time(const std::string& label, const galley_kernel& kernel, const Placed& placed, double flops, bool add, Right& right) const {
+    const galley_node_view& node = placed.node;
     const Prepared prepared(*this, kernel, {&node});
     if (!prepared.state) return;
+    placed.out.draw();  // what is added to
+    if (right.numbers.empty() && right.by_reference) right.numbers = by_reference(placed, add);
+    prepared.run();
+    const bool is_first = right.numbers.empty();
+    if (is_first) right.numbers = placed.out.numbers();
+    else compare(label + ' ' + kernel.name, placed.out.numbers(), right.numbers, in_16_bit(placed));
     double best = 1e9, spent = 0;
     for (int run = 0; run < 100 && (run < 5 || spent < 0.6); ++run) {
       const double begin = seconds();
@@ -327,7 +321,8 @@ class Bench {
     std::printf("%-28s %-24s %s %9.3f ms ", label.c_str(), kernel.name, add ? "+=" : "= ", best * 1e3);
     if (flops > 0) std::printf("%7.1f GF  %.2f of peak ", flops / best * 1e-9, flops / best / peak_);
     else std::printf("%7.1f GB/s ", static_cast<double>(bytes_of(node)) / best * 1e-9);
-    std::printf(" workspace %.2f MiB\n", static_cast<double>(prepared.plan.workspace_bytes) / (1 << 20));
+    std::printf(" workspace %.2f MiB%s\n", static_cast<double>(prepared.plan.workspace_bytes) / (1 << 20),
+                is_first ? ", not compared" : "");
     std::fflush(stdout);
   }
 
