@@ -104,4 +104,5 @@ with tempfile.TemporaryDirectory() as scratch:
         write(pathlib.Path('recipe.lua'), uses)
         kept, gib = planned(uses)
         speeds, residents, (losses, *_), _ = zip(*rows[name])
-        print(f'| {name} | {kept:.2f} | {statistics.median(speeds):.0f} | {", ".join(f"{x:.0f}" for x in speeds)} | {max(residents):.2f} | {gib:.2f} | {losses[0]:.4f} | {losses[-1]:.4f} |')
+        by_round = ', '.join(f'{x:.0f}' for x in speeds)
+        print(f'| {name} | {kept:.2f} | {statistics.median(speeds):.0f} | {by_round} | {max(residents):.2f} | {gib:.2f} | {losses[0]:.4f} | {losses[-1]:.4f} |')

@@ -29,18 +29,18 @@ LLAMA = dict(model_type='llama', vocab_size=49152, hidden_size=576, intermediate
 TINY = dict(LLAMA, vocab_size=320, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1)
 # name: shape, what is trained, rows, length
 CASES = {
-    'gpt2, 4 x 64': (GPT2, 'full', 4, 64),
-    'gpt2, 1 x 512': (GPT2, 'full', 1, 512),
-    'llama, 4 x 64': (LLAMA, 'full', 4, 64),
-    'llama, 1 x 512': (LLAMA, 'full', 1, 512),
+    'gpt2-4x64': (GPT2, 'full', 4, 64),
+    'gpt2-1x512': (GPT2, 'full', 1, 512),
+    'llama-4x64': (LLAMA, 'full', 4, 64),
+    'llama-1x512': (LLAMA, 'full', 1, 512),
     'lora': (LLAMA, 'lora', 1, 512),
     'qlora': (LLAMA, 'qlora', 1, 512),
     'tiny': (TINY, 'full', 2, 32),
-    'tiny lora': (TINY, 'lora', 2, 32),
-    'tiny qlora': (TINY, 'qlora', 2, 32),
+    'tiny-lora': (TINY, 'lora', 2, 32),
+    'tiny-qlora': (TINY, 'qlora', 2, 32),
 }
-# How far the loss of a step may be from the other side's, as a share. In F32 only the order of sums differs, but AdamW makes whole steps of gradients that are rounding alone;
-# in BF16 products round to 8 bits at other places.
+# How far the loss of a step may be from the other side's, as a share. In F32 only the order of sums differs, but AdamW makes whole steps of gradients that are
+# rounding alone; in BF16 products round to 8 bits at other places.
 BOUNDS = {'f32': 1e-5, 'bf16': 5e-3}
 KEEPS_MEMORY = dict(MALLOC_MMAP_MAX_='0', MALLOC_TRIM_THRESHOLD_='100000000000', MALLOC_TOP_PAD_='268435456')
 peer = pathlib.Path(__file__).resolve().with_name('pytorch_peer.py')
@@ -54,13 +54,14 @@ class Options:
             sys.exit(f'{__doc__}\n{unknown or ""}')
         self.galley = pathlib.Path(words[0]).resolve()
         self.cases = given['only'].split(',') if 'only' in given else [x for x in CASES if not x.startswith('tiny')]
-        self.cases = [x for name in self.cases for x in CASES if x == name or x.split(', ')[0] == name]  # `gpt2` is both of its cases
         self.dtypes = given.get('dtype', 'f32,bf16').split(',')
         self.rounds, self.steps, self.threads = (int(given.get(k, v)) for k, v in (('rounds', 3), ('steps', 8), ('threads', 2)))
         self.model = pathlib.Path(given['model']).resolve() if 'model' in given else None
         self.compiled, self.out = given.get('compile') == 'yes', given.get('out')
-        if not self.cases or self.rounds < 1 or self.steps < 3:
-            sys.exit('there is no such case, no round, or fewer than 3 steps, of which the first two do not count')
+        if set(self.cases) - set(CASES) or set(self.dtypes) - set(BOUNDS):
+            sys.exit(f'there are the cases {", ".join(CASES)}, in {", ".join(BOUNDS)}')
+        if self.rounds < 1 or self.steps < 3:
+            sys.exit('it takes a round at least, and 3 steps, of which the first two do not count')
 
 
 def run(words, environment):
@@ -81,8 +82,8 @@ def recipe(folder, kind, dtype, steps):
     amp = 'use "amp" { compute = "bf16" }, ' if dtype == 'bf16' else ''
     bits = 'use "quantize-nf4" { double = true }, ' if kind == 'qlora' else ''
     lora = '' if kind == 'full' else f'use "lora" {{ path = "{folder}/adapter" }}, '
-    return (f'return recipe {{ model = model {{ path = "{folder}/model" }}, data = data.batch {{ path = "{folder}/batch.safetensors" }}, steps = {steps}, seed = 1,\n'
-            f'  save = {{ every = 0, final = false }}, {amp}{bits}{lora}use "clip" {{ norm = 1.0 }}, use "adamw" {{ lr = 1e-4, weight_decay = 0.1, decay_on = "all" }} }}\n')
+    return (f'return recipe {{ model = model {{ path = "{folder}/model" }}, data = data.batch {{ path = "{folder}/batch.safetensors" }},\n'
+            f'  steps = {steps}, seed = 1, save = {{ every = 0, final = false }}, {amp}{bits}{lora}use "clip" {{ norm = 1.0 }}, use "adamw" {{ lr = 1e-4, weight_decay = 0.1, decay_on = "all" }} }}\n')
 
 
 class Side:
@@ -135,7 +136,7 @@ def apart(ours, theirs):
 def measure(options, name, dtype, scratch):
     """A line of the table."""
     shape, kind, rows, length = CASES[name]
-    folder = scratch / f'{name}-{dtype}'.replace(' ', '-').replace(',', '')
+    folder = scratch / f'{name}-{dtype}'
     folder.mkdir()
     (folder / 'shape.json').write_text(json.dumps(shape))
     run([sys.executable, peer, 'make', folder, kind, dtype, rows, length, *([options.model] if options.model and kind != 'full' else [])], {})
@@ -157,8 +158,11 @@ def measure(options, name, dtype, scratch):
     memory = {s.name: statistics.median(s.resident) for s in sides}
     best = max(others, key=lambda s: speed[s.name])  # of eager and compiled
     ratios = [b / a for a, b in zip(ours.seconds, best.seconds)]
-    return (f'| {name} | {dtype} | {speed[ours.name]:.0f} | {speed[best.name]:.0f}{" (compiled)" if best.name == "compiled" else ""} | {speed[ours.name] / speed[best.name]:.2f} '
-            f'| {", ".join(f"{x:.2f}" for x in ratios)} | {memory[ours.name]:.2f} | {memory[best.name]:.2f} | {memory[ours.name] / memory[best.name]:.2f} | {worst:.1e} |')
+    def columns(of, digits):
+        return f'{of[ours.name]:.{digits}f} | {of[best.name]:.{digits}f} | {of[ours.name] / of[best.name]:.2f}'
+
+    theirs = f'{name}, beside compiled' if best.name == 'compiled' else name
+    return f'| {theirs} | {dtype} | {columns(speed, 0)} | {", ".join(f"{x:.2f}" for x in ratios)} | {columns(memory, 2)} | {worst:.1e} |'
 
 
 def processor():

@@ -1,5 +1,7 @@
-"""Scripts of tests/readback as tests. They need torch, transformers and more, which the tests do not: GALLEY_READBACK names the Python of an environment with them, if they are
-not in the one that runs this. Where they are not, the test is left out by name (tests/may_skip.txt)."""
+"""Scripts of tests/readback as tests.
+
+They need torch, transformers and more, which the tests do not: GALLEY_READBACK names the Python of an environment with them, if they are not in the one that runs
+this. Where they are not, the test is left out by name (tests/may_skip.txt)."""
 import os
 import pathlib
 import subprocess
