@@ -82,8 +82,9 @@ def recipe(folder, kind, dtype, steps):
     amp = 'use "amp" { compute = "bf16" }, ' if dtype == 'bf16' else ''
     bits = 'use "quantize-nf4" { double = true }, ' if kind == 'qlora' else ''
     lora = '' if kind == 'full' else f'use "lora" {{ path = "{folder}/adapter" }}, '
-    return (f'return recipe {{ model = model {{ path = "{folder}/model" }}, data = data.batch {{ path = "{folder}/batch.safetensors" }},\n'
-            f'  steps = {steps}, seed = 1, save = {{ every = 0, final = false }}, {amp}{bits}{lora}use "clip" {{ norm = 1.0 }}, use "adamw" {{ lr = 1e-4, weight_decay = 0.1, decay_on = "all" }} }}\n')
+    return (f'return recipe {{\n  model = model {{ path = "{folder}/model" }}, data = data.batch {{ path = "{folder}/batch.safetensors" }},\n'
+            f'  steps = {steps}, seed = 1, save = {{ every = 0, final = false }}, {amp}{bits}{lora}\n'
+            '  use "clip" { norm = 1.0 }, use "adamw" { lr = 1e-4, weight_decay = 0.1, decay_on = "all" },\n}\n')
 
 
 class Side:
