@@ -76,7 +76,7 @@ part = code=$$?; tests/summary.py --add build/all.jsonl '$(1)' $$code $(2)
 test-all:
 	@mkdir -p build; rm -f build/all.jsonl build/*/Testing/Temporary/LastTest*.log
 	@$(MAKE) --no-print-directory test; $(call part,make test,build/release)
-	@$(call compile,asan-kernels); rm -f build/release/Testing/Temporary/LastTest*.log; \
+	@$(call compile,asan-kernels tsan-kernels); rm -f build/release/Testing/Temporary/LastTest*.log; \
 	  ctest --preset release --label-regex '^all$$' --no-tests=ignore; code=$$?; tests/summary.py build/release || code=1; (exit $$code); $(call part,what takes long,build/release)
 	@cmake --preset asan --log-level=WARNING -DGALLEY_TESTS=ON >/dev/null
 	@echo 'galley: building in build/asan'

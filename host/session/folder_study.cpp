@@ -157,14 +157,16 @@ Result<FolderStudy> study_folder(const fs::path& folder, const FolderOptions& gi
   } else if (kind == FolderKind::Adapter) {
     out.study = TRY(study_adapter(folder, given, std::move(options)));
     out.study->recipe.data.place = {folder.string()};
-  } else if (const auto latest = TRY(find_latest(folder / "state"))) {
+  } else if (TRY(find_latest(folder / "state")) || TRY(find_latest(folder / best_folder))) {
     out.study = TRY(study_run(folder, std::move(options))).study;
-    out.state = TRY(find_weights(out.study->recipe, folder)).value_or(*latest);
+    const auto weights = TRY(find_weights(out.study->recipe, folder));
+    if (!weights) return nothing_saved(folder);
+    out.state = *weights;
   } else {
     options.unconfined = false;
     for (const char* name : {"adapter", "model"})
       if (options.purpose == Purpose::Export && is_there(folder / name)) return study_folder(folder / name, given, std::move(options));
-    return recipe_error(folder.string() + ": this run has saved nothing yet", "let it come to its first save");
+    return nothing_saved(folder);
   }
   return out;
 }

@@ -110,15 +110,32 @@ Result<Run> study_run(const std::filesystem::path& directory, StudyOptions optio
   return run;
 }
 
+Result<std::optional<std::filesystem::path>> find_best(const std::filesystem::path& directory, const ValidationRecord& said) {
+  const std::filesystem::path folder = directory / best_folder;
+  auto best = TRY(find_latest(folder));
+  // A later one was saved just before the process was killed.
+  if (said.best_step == 0 || (best && step_of(*best) >= said.best_step)) return best;
+  const auto latest = TRY(find_latest(directory / "state"));
+  return recipe_error(folder.string() + ": the state of step " + std::to_string(said.best_step) + ", which had the lowest validation loss, is not there",
+                      "put it back" + (latest ? ", or let the newest state stand for it: mkdir -p " + shell_word(folder.string()) + " && cp -r " +
+                                                    shell_word(latest->string()) + " " + shell_word(folder.string() + "/")
+                                              : std::string()));
+}
+
 Result<std::optional<std::filesystem::path>> find_weights(const Recipe& recipe, const std::filesystem::path& directory) {
-  if (recipe.save.best)
-    if (auto best = TRY(find_latest(directory / best_folder))) return best;
-  return find_latest(directory / "state");
+  auto latest = TRY(find_latest(directory / "state"));
+  if (!recipe.save.best) return latest;
+  auto best = TRY(find_best(directory, latest ? TRY(read_state(*latest)).validation : ValidationRecord()));
+  return best ? best : latest;
+}
+
+Error nothing_saved(const std::filesystem::path& directory) {
+  return recipe_error(directory.string() + ": this run has saved nothing yet", "let it come to its first save");
 }
 
 Status load_weights_of_run(Session& session, const std::filesystem::path& directory) {
   const auto state = TRY(find_weights(session.study().recipe, directory));
-  if (!state) return recipe_error(directory.string() + ": this run has saved nothing yet", "let it come to its first save");
+  if (!state) return nothing_saved(directory);
   return session.load_weights(*state);
 }
 

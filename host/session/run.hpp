@@ -28,8 +28,15 @@ Result<Run> study_run(const std::filesystem::path& directory, StudyOptions optio
 /// --unconfined is given. `warn` is told of a stranger's. For whoever reads files of a run before study_run().
 void confine_run(const RunRecord& record, const std::filesystem::path& directory, StudyOptions* options);
 
+/// The state that had the lowest validation loss, of a run that keeps it; none where no loss was finite. One that was there and is lost is an
+/// error: another state would pass for it.
+Result<std::optional<std::filesystem::path>> find_best(const std::filesystem::path& directory, const ValidationRecord& said);
+
 /// The state whose weights stand for the run: its best one where the recipe keeps it, else its newest; none where it has saved nothing.
 Result<std::optional<std::filesystem::path>> find_weights(const Recipe& recipe, const std::filesystem::path& directory);
+
+/// Of a run without a state.
+Error nothing_saved(const std::filesystem::path& directory);
 
 /// Puts them into a session.
 Status load_weights_of_run(Session& session, const std::filesystem::path& directory);

@@ -120,7 +120,7 @@ std::string stopping_text(const Recipe& recipe, const ValidationRecord& said) {
 /// The model as the last step left it, or as it was where the validation loss was lowest.
 Status export_run(Session& session, const fs::path& directory, const TrainOptions& options) {
   const ValidationRecord said = session.validations();
-  const auto best = session.study().recipe.save.best ? TRY(find_latest(directory / best_folder)) : std::optional<fs::path>();
+  const auto best = session.study().recipe.save.best ? TRY(find_best(directory, said)) : std::optional<fs::path>();
   if (best) TRY_STATUS(session.load_weights(*best));
   TRY_STATUS(session.export_model(directory));
   const Recipe& recipe = session.study().recipe;
@@ -294,6 +294,7 @@ Status train(const Study& study, const OpenSource& open, const fs::path& directo
     return tell(options, [&](Observer& o) { return o.note("nothing left to do: all " + std::to_string(last) + " steps are done"); });
   }
 
+  if (latest && recipe.save.best) (void)TRY(find_best(directory, TRY(read_state(*latest)).validation));
   if (options.until > 0 && done >= options.until && done < last) return tell(options, [&](Observer& o) { return o.paused(done, last); });
   SessionOptions session_options = options.session;
   Choices choices;

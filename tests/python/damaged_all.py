@@ -33,15 +33,16 @@ DAMAGES = {
 }
 COMMANDS = {'eval': ('--json',), 'sample': ('--prompt', 'the', '--tokens', 6, '--temperature', 0), 'embed': (), 'export': ('--out', 'x/exported'), 'report': (),
             'resume': ()}
-weights = dict.fromkeys(('eval', 'sample', 'embed', 'export'), 1)
+weights, no_weights = (dict.fromkeys(('eval', 'sample', 'embed', 'export'), code) for code in (1, 2))
 no_run = dict.fromkeys(COMMANDS, 2)
 
 # Run, file, damage: {command: its exit code, where that is not 0}. The first that matches counts; a command without one gives what the whole run gives.
 TABLE = [
     ('*', 'run.toml', 'lost', no_run), ('*', 'run.toml', '*', dict.fromkeys(COMMANDS, 1)),
     ('*', 'recipe.lua', 'lost', {}), ('*', 'recipe.lua', '*', dict(resume=2)),
+    ('stopped', 'best/*', 'lost', dict(no_weights, resume=2)), ('*', 'best/*', 'lost', no_weights),
+    ('stopped', 'best/*', '*', dict(weights, resume=1)), ('*', 'best/*', '*', weights),
     # A state without its state.toml is one that was not saved whole: an older one counts.
-    ('*', 'best/*', 'lost', {}), ('stopped', 'best/*', '*', dict(weights, resume=1)), ('*', 'best/*', '*', weights),
     ('stopped', 'state/step-00000006/*', 'lost', {}), ('stopped', 'state/step-00000006/*', '*', dict(resume=1)),
     ('*', 'state/step-00000008/state.toml', 'lost', {}), ('*', 'state/step-00000008/state.toml', '*', dict(resume=1)),
     ('*', 'metrics.jsonl', 'foreign', dict(report=1)), ('*', 'metrics.jsonl', 'half', {}), ('*', 'metrics.jsonl', '*', dict(report=2)),
@@ -112,10 +113,7 @@ def damaged(_, what):
 
 
 def compares(name, file, how, command):
-    """Whether the result is that of the whole run. Where the best state is lost, the newest is taken without a word; and where nothing is left to do, a file stays as it
-    is."""
-    if fnmatch.fnmatchcase(file, 'best/*') and how == 'lost':
-        return command in ('report', 'resume')
+    """Whether the result is that of the whole run. Where nothing is left to do, a file stays as it is."""
     return command != 'resume' or name == 'stopped' or how == 'lost' or not file.startswith('state/step-00000008/')
 
 
