@@ -172,7 +172,8 @@ return {
   },
   harmless = { "qa_dropout", "gradient_checkpointing", "directionality", "pooler_fc_size", "pooler_num_attention_heads",
     "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type", "seq_classif_dropout", "position_embedding_type",
-    "classifier_dropout", "tie_weights_" },
+    "classifier_dropout", "tie_weights_",
+    "sbert_ce_default_activation_function", "sentence_transformers" },  -- what sentence-transformers makes of a cross-encoder's logits
   counts_tokens = { "roberta" },
   build = build,
 }

@@ -44,5 +44,6 @@ local function build(config, g)
   lib.causal_head(g, L, x, embedding, C, vocabulary, tied, { name = "embed_out", module = "lm_head" })
 end
 
-return { model_types = { "gpt_neox" }, tasks = lib.decoder_tasks "GPTNeoX", harmless = { "rope_theta", "partial_rotary_factor" },
-  build = build }
+return { model_types = { "gpt_neox" }, tasks = lib.decoder_tasks "GPTNeoX",
+  -- The two dropouts are of GPT-NeoX-20B's config.json; transformers does not read them.
+  harmless = { "rope_theta", "partial_rotary_factor", "attention_probs_dropout_prob", "hidden_dropout_prob" }, build = build }
