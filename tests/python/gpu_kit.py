@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tarfile
 
 from galley_test import binary, source
 
@@ -34,6 +35,13 @@ def on_lent(command, timeout=600, **environment):
     folder = programs()
     return subprocess.run([*_offline, *map(str, command)], capture_output=True, text=True, errors='replace', timeout=timeout,
                           env={'PATH': str(folder), 'HOME': str(folder), 'GALLEY_TEST_DEVICE': str(device), **environment})
+
+
+def brought(archive):
+    """What tests/gpu/pack has packed, unpacked there: the folder."""
+    with tarfile.open(archive) as packed:
+        packed.extractall()
+    return pathlib.Path('galley').resolve()
 
 
 def lent(tool, *words, **environment):
