@@ -17,6 +17,21 @@
 namespace galley::cuda {
 namespace {
 
+/// Memory that the test and a GPU can read.
+class Pinned {
+ public:
+  explicit Pinned(size_t bytes) : bytes_(bytes) { check(cudaHostAlloc(&data_, bytes, 0), "cudaHostAlloc"); }
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
+  ~Pinned() { (void)cudaFreeHost(data_); }
+  char* data() const { return static_cast<char*>(data_); }
+  size_t size() const { return bytes_; }
+
+ private:
+  size_t bytes_;
+  void* data_ = nullptr;
+};
+
 /// Numbers from −1 to 1 in a dtype, at an address of 256 or `off` bytes behind one, as a test and cuBLASLt see them.
 class Numbers {
  public:
@@ -50,7 +65,7 @@ class Numbers {
     }
   }
   uint32_t dtype_;
-  std::vector<char> storage_;
+  Pinned storage_;
   char* data_;
 };
 
@@ -190,7 +205,7 @@ class CuBlasLt : public testing::Test {
   const galley_library* libraries_[1] = {&library_};
   galley_target target_ = sdk::fresh<galley_target>();
   galley_kernel_setup setup_ = sdk::fresh<galley_kernel_setup>();
-  std::vector<char> workspace_ = std::vector<char>(size_t{40} << 20);
+  Pinned workspace_{size_t{40} << 20};
   int done_ = 0;
 };
 

@@ -188,7 +188,7 @@ return recipe {{
     return path
 
 
-@cases({'here': [], 'fixed': ['--target', source / 'tests/golden/target.toml'], 'gpu': ['--target', 'rtx4090', '--device', 'cuda']})
+@cases({'fixed': ['--target', source / 'tests/golden/target.toml'], 'gpu': ['--target', 'rtx4090', '--device', 'cuda']})
 def estimates(_, target):
     """They count what unpacking takes."""
     path = kinds('kinds', 'adapter', 'full')

@@ -139,7 +139,7 @@ def dies(how, signal):
 
 
 @cases([] if sanitized else ['thread crashes'])
-def thread_that_is_left_running(how):
+def thread_of_its_own(how):
     said = run('train', wrong(how), '--out', 'thread', *here, code=-11).stderr
     check("plugin 'nonsense' died in " in said, said)
 

@@ -132,11 +132,18 @@ void launch(void (*kernel)(P...), const Grid& grid, galley_queue* queue, A&&... 
   using Call = std::pair<void (*)(P...), std::tuple<std::decay_t<P>...>>;
   check_shared(reinterpret_cast<const void*>(kernel), grid.shared, false);
   std::tuple<std::decay_t<P>...> values(std::forward<A>(arguments)...);
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_clear_padding)  // in which anything may stand
   if (queue) {
     size_t number = 0;
-    std::apply([&](const auto&... value) { (reinterpret_cast<Queue*>(queue)->check_argument(++number, &value, sizeof value), ...); },
-               values);
+    const auto check = [&](auto value) {  // a copy: elements of a tuple may lie in each other's padding
+      __builtin_clear_padding(&value);
+      reinterpret_cast<Queue*>(queue)->check_argument(++number, &value, sizeof value);
+    };
+    std::apply([&](const auto&... value) { (check(value), ...); }, values);
   }
+#endif
+#endif
   put(queue, [call = Call(kernel, std::move(values)), blocks = detail::extent<emulated::Extent>(grid.blocks),
               threads = detail::extent<emulated::Extent>(grid.threads), shared = static_cast<size_t>(grid.shared)] {
     emulated::run(
