@@ -183,6 +183,47 @@ def words_that_change_the_base(name, what):
     refused(of(llama)('wrong-word', of_path(folder_of(f'wrong-word-{name}', llama / 'adapter', **keys))), 'adapter_config.json', *texts)
 
 
+LOFTQ = dict(init_lora_weights='loftq')
+WRONG_KEYS = [
+    ('lora', dict(r=0), "'r' has to be a whole number from 1 on, not 0"),
+    ('lora', dict(r='8'), "'r' has to be a number"),
+    ('lora', dict(lora_alpha=0), "'lora_alpha' has to be a positive number, not 0"),
+    ('lora', dict(lora_dropout=1), "'lora_dropout' has to lie in [0, 1), not 1"),
+    ('lora', dict(use_rslora=1), "'use_rslora' has to be true or false, not 1"),
+    ('lora', dict(use_dora='yes'), "'use_dora' has to be true or false"),
+    ('lora', dict(rank_pattern=dict(q_proj=0)), "'rank_pattern' has to hold whole numbers from 1 on"),
+    ('lora', dict(rank_pattern=[2]), "'rank_pattern' has to be an object, not [2]"),
+    ('lora', dict(alpha_pattern=dict(q_proj=-1)), "'alpha_pattern' has to hold positive numbers"),
+    ('lora', dict(alpha_pattern=dict(q_proj='1')), "'alpha_pattern' has to hold numbers"),
+    ('lora', dict(bias='some'), '\'bias\' has to be "none", "lora_only" or "all"'),
+    ('lora', dict(target_modules=[]), "'target_modules' names no modules"),
+    ('lora', dict(target_modules=3), "'target_modules' has to be a string or a list of strings, not 3"),
+    ('lora', dict(modules_to_save='lm_head'), "'modules_to_save' has to be a list of strings"),
+    ('lora', dict(init_lora_weights=3), "'init_lora_weights' has to be a string"),
+    ('lora', dict(LOFTQ, loftq_config=None), "'loftq_config' has to be an object, since init_lora_weights is \"loftq\""),
+    ('lora', dict(LOFTQ, loftq_config=dict(loftq_bits=8)), "'loftq_config' has to have \"loftq_bits\": 4"),
+    ('lora', dict(LOFTQ, loftq_config=dict(loftq_iter=0)), "'loftq_config' has to have a whole number from 1 to 100 as \"loftq_iter\""),
+    ('ia3', dict(target_modules=[], feedforward_modules=[]), "'target_modules' names no modules"),
+]
+
+
+@cases({f'{i}.{strategy}.{list(keys)[-1]}': (strategy, keys, text) for i, (strategy, keys, text) in enumerate(WRONG_KEYS)})
+def wrong_keys(name, what):
+    strategy, keys, text = what
+    folder = folder_of('wrong-keys', (llama if strategy == 'lora' else fixtures / 'lora/ia3') / 'adapter', **keys)
+    refused(of(llama)('wrong-keys', of_path(folder, strategy)), f'{strategy}: ', f'adapter_config.json: {text}')
+
+
+@case
+def no_tensors():
+    refused(of(llama)('no-tensors', of_path(folder_of('no-tensors', llama / 'adapter', dict.clear))), "adapter_model.safetensors' holds no tensors")
+
+
+@case
+def nothing_is_left():
+    refused(of(llama)('nothing-left', use('lora', rank=2, targets='lm_head', modules_to_save='lm_head')), "'modules_to_save' leaves no linear layer of 'targets' to adapt")
+
+
 @case
 def all_linear_of_peft():
     first = run_of('every', llama, use('lora', rank=2))

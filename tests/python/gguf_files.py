@@ -235,12 +235,12 @@ def both_ropes(keys, tensors):
 
 
 REFUSED = {
-    'architecture': (put('general.architecture', ('STR', 'qwen3moe')), ("'qwen3moe'", "supported: 'llama'")),
+    'architecture': (put('general.architecture', ('STR', 'qwen3moe')), ("'general.architecture' is 'qwen3moe', which is not read from GGUF files", "supported: 'llama'")),
     'nameless': (gone('general.architecture'), ("no text 'general.architecture'",)),
     'key': (put('llama.attention.clamp_kqv', ('F32', 8.0)), ("key 'llama.attention.clamp_kqv'", 'not supported')),
     'layers': (put('llama.attention.head_count_kv', ('ARR', ('U32', [2, 4]))), ("'llama.attention.head_count_kv'", 'in all layers')),
-    'experts': (put('llama.expert_count', ('U32', 8)), ('experts',)),
-    'length': (gone('llama.context_length'), ("no key 'llama.context_length'",)),
+    'experts': (put('llama.expert_count', ('U32', 8)), ("the model has experts ('llama.expert_count'), which is not supported",)),
+    'length': (gone('llama.context_length'), ("there is no key 'llama.context_length'",)),
     'yarn': (put('llama.rope.scaling.type', ('STR', 'yarn')), ("'yarn'", 'not supported')),
     'rope': (put('llama.rope.dimension_count', ('U32', 8)), ("'llama.rope.dimension_count' = 8", '16')),
     'heads': (put('llama.attention.head_count', ('U32', 0)), ("'num_attention_heads' must be a positive integer",)),

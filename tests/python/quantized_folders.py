@@ -326,12 +326,13 @@ def put(name, value):
 REFUSED = {
     'cut': (put(state, ('U8', [9], list(b'{"quant_t'))), (state, 'is not JSON')),
     'list': (put(state, ('U8', [2], list(b'[]'))), (state, 'not a JSON object')),
-    'type': (lambda t, c: text(t, quant_type='int4'), (state, "'quant_type' is 'int4'")),
-    'block': (lambda t, c: text(t, blocksize=128), (state, 'in blocks of 128', 'in one way')),
+    'type': (lambda t, c: text(t, quant_type='int4'), (state, "'quant_type' is 'int4'; nf4 and fp4 are read")),
+    'block': (lambda t, c: text(t, blocksize=128), (state, f"nf4 in blocks of 128 without double quantization; that of 'model.", 'is not\n', 'in one way')),
     'no-block': (lambda t, c: text(t, blocksize='64'), (state, "'blocksize' has to be a whole number")),
     'shape': (lambda t, c: text(t, shape=[64, 128]), (weight, '(64, 128)', '(128, 64)')),
     'negative': (lambda t, c: text(t, shape=[-1, 64]), (state, "'shape' has to hold whole numbers")),
-    'doubled': (lambda t, c: text(t, nested_blocksize=256, nested_offset=1.0), (state, 'with double quantization')),
+    'doubled': (lambda t, c: text(t, nested_blocksize=256, nested_offset=1.0), (state, "nf4 in blocks of 64 with double quantization; that of 'model.")),
+    'no-shape': (lambda t, c: text(t, shape=64), (state, "'shape' has to be a list")),
     'no-power': (lambda t, c: text(t, blocksize=48), (state, "'blocksize' is 48; 32, 64, 128")),
     'huge': (lambda t, c: text(t, blocksize=2**63 + 64), (state, "'blocksize' has to be a whole number")),
     'orphan': (lambda t, c: t.__setitem__(state.replace('.0.', '.9.'), t[state]), (weight.replace('.0.', '.9.'), 'no linear layer of the model')),
@@ -343,7 +344,7 @@ REFUSED = {
     'no-codes': (lambda t, c: t.pop(weight), (weight, 'missing')),
     'extra': (put('model.extra', ('F32', [1], [1.0])), ('model.extra', 'unknown')),
     'none': (lambda t, c: [t.pop(x) for x in list(t) if 'quant_state' in x], ('no tensor is called', 'quantization_config')),
-    'gptq': (lambda t, c: c['quantization_config'].update(quant_method='gptq'), ("quantized by 'gptq'", 'config.json')),
+    'gptq': (lambda t, c: c['quantization_config'].update(quant_method='gptq'), ("config.json: 'quantization_config': the folder is quantized by 'gptq', which is not read here",)),
     'storage': (lambda t, c: c['quantization_config'].update(bnb_4bit_quant_storage='bfloat16'), ("stored as 'bfloat16'", 'config.json')),
     'eight': (lambda t, c: c['quantization_config'].update(load_in_4bit=False, load_in_8bit=True), ('not quantized to 4 bit', 'quantize-int8')),
     'text': (lambda t, c: c.update(quantization_config='nf4'), ('quantization_config', 'not a JSON object')),
@@ -371,6 +372,28 @@ def refusals_in_8_bit(name, of):
     refused(made(f'refused-{name}', broken(name, change, 'int8'), use('quantize-llm-int8'), lora, adamw), *words)
 
 
+@cases({'list': (dict(llm_int8_skip_modules='lm_head'), "'llm_int8_skip_modules' has to be a list"),
+        'names': (dict(llm_int8_skip_modules=[3]), "'llm_int8_skip_modules' has to hold names"),
+        'type': (dict(bnb_4bit_quant_type='int4'), "'bnb_4bit_quant_type' is 'int4'; nf4 and fp4 are read")})
+def refused_without_weights(name, of):
+    """Where there are none, the configuration says how they will be stored."""
+    changes, says = of
+    folder = broken(f'bare-{name}', lambda content, config: config['quantization_config'].update(changes))
+    pathlib.Path(folder, 'model.safetensors').unlink()
+    refused(made(f'refused-bare-{name}', folder, use('quantize-nf4'), lora, adamw), "config.json: 'quantization_config'", says)
+
+
+@case
+def nested_block():
+    doubled = state.replace('nf4', 'fp4')
+
+    def change(content, config):
+        said = list(json.dumps({**parsed(content[doubled]), 'nested_blocksize': 128}).encode())
+        content[doubled] = ('U8', [len(said)], said)
+
+    refused(made('nested', broken('nested', change, 'fp4-double'), use('quantize-nf4'), lora, adamw), doubled, "'nested_blocksize' has to be 256")
+
+
 @cases([-1.0, 1e300, 'x', None])
 def nested_offset(offset):
     doubled = state.replace('nf4', 'fp4')
@@ -385,7 +408,7 @@ def nested_offset(offset):
 @cases({'nobody': ('nf4', (lora, adamw), ("key 'quantization_config'", 'use "quantize-nf4"')),
         'other': ('nf4', (use('quantize-nf4', double=True), lora, adamw), ('double = false', 'leave')),
         'skip': ('nf4', (use('quantize-nf4', skip=['*.up_proj']), lora, adamw), ("leave 'skip' out",)),
-        'skip-int8': ('int8', (use('quantize-int8', skip=['up_proj']), lora, adamw), ("leave 'skip' out",)),
+        'skip-int8': ('int8', (use('quantize-int8', skip=['up_proj']), lora, adamw), ('is quantized already, and says which layers are not', "leave 'skip' out")),
         'full': ('nf4', (use('quantize-nf4'), adamw), ('all linear layers are trained', 'lora'))})
 def refused_by_the_recipe(name, of):
     kind, uses, words = of
