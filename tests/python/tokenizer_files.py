@@ -128,12 +128,15 @@ REFUSED = {
     'normalizer': (changed(normalizer=dict(type='ByteLevel')), 'normalizer', "'ByteLevel'", 'NFC'),
     'pre_tokenizer': (changed(pre_tokenizer=dict(type='Sequence', pretokenizers=[dict(type='UnicodeScripts')])), 'pre_tokenizer.pretokenizers[0]', "'UnicodeScripts'"),
     'post_processor': (changed(post_processor=dict(type='Post')), 'post_processor', "'Post'", 'BertProcessing'),
-    'decoder': (changed(decoder=dict(type='CTC')), 'decoder', "'CTC'"),
+    'decoder': (changed(decoder=dict(type='CTC')), 'decoder', "type 'CTC' is not supported", 'BPEDecoder, ByteFallback, ByteLevel, Fuse, Metaspace'),
     'pattern': (changed(pre_tokenizer=dict(type='Split', pattern=dict(Regex='('), behavior='Isolated')), 'pre_tokenizer', "'('"),
     'merge of no token': (lambda t: t['model']['merges'].append('never seen'), "'never'"),
-    'merge of one': (lambda t: t['model']['merges'].append('one'), 'merges['),
+    'merge of one': (lambda t: t['model']['merges'].append('one'), 'merges[', '] is not a pair of tokens'),
     'unk_token': (of_model(unk_token='<none>'), "'<none>'"),
-    'negative id': (lambda t: t['model']['vocab'].update(x=-1), "vocab['x']"),
+    'negative id': (lambda t: t['model']['vocab'].update(x=-1), "vocab['x']: an id has to be an integer in [0, "),
+    'no object': (changed(normalizer='NFC'), 'normalizer is a string instead of an object'),
+    'prefix': (changed(normalizer=dict(type='Prepend', prepend='x' * 1025)), "normalizer: 'prepend' has 1025 bytes; 1024 are the most"),
+    'long added token': (lambda t: t['added_tokens'].append(dict(id=60000, content='x' * 70000)), 'the token has 70000 bytes, and all added tokens up to it 7'),
     'added id': (lambda t: t['added_tokens'].append(dict(id='7', content='<x>')), 'added_tokens['),
     'no model': (lambda t: t.pop('model'), "'model'"),
     'vocab': (of_model(vocab=[]), "model: 'vocab' has to be an object"),
@@ -141,6 +144,7 @@ REFUSED = {
     'dropout': (of_model(dropout=0.1), "model: 'dropout' is not supported"),
     'dropout in a text': (of_model(dropout='0'), "model: 'dropout' is not supported"),
     'sep': (roberta('sep'), 'post_processor.sep'),
+    'no sep': (changed(post_processor={'type': 'RobertaProcessing', 'sep': '</s>', 'cls': ['<s>', 0]}), "post_processor: 'sep' has to be a token and its id"),
     'cls': (roberta('cls'), 'post_processor.cls'),
     'words of ByteLevel': (changed(model=dict(type='WordPiece', vocab={'[UNK]': 0})), "'WordPiece' over the words of ByteLevel"),
 }
@@ -212,8 +216,9 @@ BROKEN = {
     'two ways': (unigram, precompiled(charsmap(*two_ways(), blob=b'x' * 3840)), 'this Precompiled can make a text 1920 times as long'),
     'Replace': (unigram, dict(decoder=dict(type='Replace', pattern=dict(String='x'))), "'content'"),
     'replacement': (unigram, dict(pre_tokenizer=dict(type='Metaspace', replacement='ab')), "'replacement' has to be one character"),
-    'prepend_scheme': (unigram, dict(pre_tokenizer=dict(type='Metaspace', replacement='_', prepend_scheme='x')), "prepend_scheme 'x' is not known"),
-    'behavior': (unigram, dict(pre_tokenizer=dict(type='Punctuation', behavior='x')), "behavior 'x' is not known"),
+    'prepend_scheme': (unigram, dict(pre_tokenizer=dict(type='Metaspace', replacement='_', prepend_scheme='x')),
+                       "prepend_scheme 'x' is not known; there is: always, first, never"),
+    'behavior': (unigram, dict(pre_tokenizer=dict(type='Punctuation', behavior='x')), "behavior 'x' is not known; there is: Contiguous, Isolated"),
 }
 
 
@@ -263,9 +268,9 @@ def long_word(kind):
 
 @case
 def wrong_lines():
-    for text, part in (('{"txt": "a"}\n', "stdin:1"), ('{"text": "a"}\n{"text": 1}\n', 'stdin:2'), ('{"text": "a"\n', 'stdin:1'), ('[]\n', 'stdin:1')):
+    for text, part in (('{"txt": "a"}\n', "stdin:1"), ('{"text": "a"}\n{"text": 1}\n', "stdin:2: 'text' is a integer; it must be a string"), ('{"text": "a"\n', 'stdin:1'), ('[]\n', "stdin:1: expected an object with 'text'")):
         refuses([part], gpt2, text=text)
-    for text, part in (('{"ids": [1502]}\n', '1502'), ('{"ids": [-1]}\n', '-1'), ('{"ids": ["a"]}\n', 'stdin:1'), ('{"ids": 5}\n', 'stdin:1')):
+    for text, part in (('{"ids": [1502]}\n', '1502'), ('{"ids": [-1]}\n', '-1'), ('{"ids": ["a"]}\n', 'stdin:1'), ('{"ids": 5}\n', "stdin:1: 'ids' is a integer; it must be a list")):
         refuses([part], gpt2, '--decode', text=text)
 
 
@@ -313,7 +318,10 @@ def pattern_gives_up():
     """That is an error with its place, in data as well; so is a pattern that means something else here."""
     refuses(["stdin:2: tokenizer.json: pre_tokenizer.pretokenizers[0]: the regular expression '(?:a|aa)+$' gives up"], with_pattern('(?:a|aa)+$'),
             text=in_lines([dict(text='b'), dict(text='a' * 60 + '!')]))
-    refuses(['tokenizer.json: pre_tokenizer.pretokenizers[0]:', "'&&' inside a class"], with_pattern(r'[\p{L}&&[^\p{Han}]]+|[^\p{L}]+'))
+    for regex, part in ((r'[\p{L}&&[^\p{Han}]]+|[^\p{L}]+', "'&&' inside a class, which computes with sets of characters, is not supported"),
+                        ('[a[^b]]', "'[^' inside a class (for the character '[' write '\\[') is not supported"),
+                        ('a{1,2}+', "'{1,2}+' (a quantifier behind an interval) is not supported")):
+        refuses(['tokenizer.json: pre_tokenizer.pretokenizers[0]:', part], with_pattern(regex))
 
 
 @case
