@@ -252,6 +252,18 @@ def data():
     on_terminal('data', plain, '--rows', '0')
 
 
+@cases({'anything': dict(NO_COLOR='1'), 'nothing': dict(NO_COLOR='0'), 'empty': dict(NO_COLOR=''), 'unset': {}})
+def colours(_, environment):
+    """NO_COLOR with any value takes them away, and nothing else; https://no-color.org."""
+    words = ('data', plain, '--rows', '2')
+    text, ended = written_to_a_terminal(words, COLUMNS, dict(dict(NO_COLOR=''), **environment))
+    coloured = re.findall(r'\x1b\[[0-9;]*m', text)
+    check(ended == 0 and bool(coloured) == (not environment.get('NO_COLOR')), f'{environment}: {coloured[:4]} in {text[:200]!r}')
+    piped = run(*words).stdout
+    check('\x1b' not in piped, f'there are colours where no terminal is: {piped[:200]!r}')
+    check('count in the loss' in text and 'count in the loss' in piped, f'{environment}: {text[:200]!r}, {piped[:200]!r}')
+
+
 @case
 def report():
     compared()
