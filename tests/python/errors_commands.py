@@ -4,8 +4,9 @@ import functools
 import json
 import os
 import pathlib
+import struct
 
-from errors_kit import ADAMW, RECIPE, Folder, cases, check_error, finish, fresh_folder, galley, write
+from errors_kit import ADAMW, RECIPE, Folder, cases, check_error, finish, fresh_folder, galley, safetensors, write
 from galley_test import case, check, from_config, recipe, run, use
 
 fresh_folder()
@@ -133,7 +134,8 @@ def comparison_of_others(_, content):
 
 # ---- Patterns of Lua -------------------------------------------------------------------------------------------------------------------
 LUA = {
-    '("a"):find("%")': "malformed pattern (ends with '%')", '("a"):find("[a")': "malformed pattern (missing ']')", '("a"):find("%f")': "missing '[' after '%f' in pattern",
+    '("a"):find("%")': "malformed pattern (ends with '%')", '("a"):find("[a")': "malformed pattern (missing ']')",
+    '("a"):find("%f")': "missing '[' after '%f' in pattern",
     '("a"):find("%bx")': "malformed pattern (missing arguments to '%b')", '("a"):find("(a")': 'unfinished capture', '("a"):match("a)")': 'invalid pattern capture',
     '("a"):find("(a%1)")': 'invalid capture index %1', '("a"):find(("()"):rep(40))': 'too many captures',
     '("a"):gsub("a", "%x")': "invalid use of '%' in replacement string",
@@ -164,11 +166,18 @@ def of(model, data, more=ENTRIES):
 
 TEXTS = 'data.text { files = { "text.txt" }, tokenizer = "bytes" }'
 BPE = TEXTS.replace('"bytes"', '"bpe"')
+FILES = {'seven.bin': bytes(7), 'ids.bin': struct.pack('<4I', 1, 1 << 31, 2, 3), 'empty-answer.jsonl': json.dumps(dict(prompt='a', answer='')) + '\n', 'no-type/config.json': '{}'}
 RECIPES = [
     ('return compare "two"', 'compare takes a table in braces'), ('return recipe "one"', 'recipe takes a table in braces'),
     ('return compare { variants = 3 }', "'variants' of the comparison must be a table of variants by name"),
     (of(GPT2, 'data.mix { }'), 'there is nothing to mix'), (of(GPT2, f'data.mix {{ {TEXTS}, weights = {{ 0 }} }}'), 'all weights are 0'),
     (of(GPT2, TEXTS, ENTRIES + ', target_length = 4'), "the recipe gives a target_length, but the model's task 'causal-lm' has no target"),
+    (of(GPT2, TEXTS, ', use "amp" { compute = "tf32", weights = "bf16" }' + ENTRIES), 'weights = "bf16" goes with 16 bit: with tf32, weights are F32'),
+    (of(GPT2, TEXTS, ', use "amp" { compute = "fp16", weights = "bf16" }' + ENTRIES), 'weights = "bf16" goes with compute = "bf16"'),
+    (of(GPT2, 'data.tokens { files = { "ids.bin" }, dtype = "uint32" }'), "ids.bin' has 2147483648 at byte 4; ids are below 2^31"),
+    (of(GPT2, 'data.tokens { files = { "seven.bin" }, dtype = "uint32" }'), "seven.bin' has 7 bytes, which is no whole number of tokens of 4 bytes"),
+    (of(GPT2, 'data.prompts { files = "empty-answer.jsonl", tokenizer = "bytes" }'), "empty-answer.jsonl:1: field 'answer' is empty"),
+    (of('model { path = "no-type" }', TEXTS), "config.json: no 'model_type'"),
     (of(BERT, BPE), 'the model learns masked tokens, but its tokenizer has no mask'),
     (of(T5, BPE, ENTRIES + ', target_length = 4'), "the model's task 'seq2seq-lm' learns targets of sources, which data.text does not have"),
     (of(ROWS + ', labels = 2 }', BPE), "the model's task 'sequence-classification' learns labels, which data.text does not have"),
@@ -182,8 +191,10 @@ RECIPES = [
 def refused_recipe(_, what):
     text, says = what
     bpe()
+    for file, content in FILES.items():
+        write(os.path.abspath(file), content)
     pathlib.Path('refused.lua').write_text(text)
-    check_error(galley('data', 'refused.lua'), 2, 'refused.lua:1: ', says)
+    check_error(galley('data', 'refused.lua'), 2, *([] if 'model_type' in says else ['refused.lua:1: ']), says)
 
 
 LABELS = [
@@ -202,7 +213,8 @@ def labels_of_words(_, what):
     bpe()
     pathlib.Path('words.jsonl').write_text(json.dumps(line) + '\n')
     pathlib.Path('words.lua').write_text(of(model, WORDS))
-    check_error(galley('data', 'words.lua'), 2, 'words.lua:1: data.jsonl: ', 'words.jsonl:1: ', says)
+    hint = None if 'none of the model' in says else 'skip_bad = true leaves such lines out and counts them'
+    check_error(galley('data', 'words.lua'), 2, 'words.lua:1: data.jsonl: ', 'words.jsonl:1: ', says, hint=hint)
 
 
 @case
@@ -221,6 +233,61 @@ def labels_that_are_texts():
     pathlib.Path('many.jsonl').write_text(''.join(json.dumps(dict(text='a', kind=f'kind {i}')) + '\n' for i in range(10001)))
     pathlib.Path('many.lua').write_text(of(ROWS + ' }', 'data.jsonl { files = "many.jsonl", tokenizer = "bpe", label = "kind" }'))
     check_error(galley('data', 'many.lua'), 2, "the field 'kind' has more than ", 'different texts: those are no labels', hint='say which field the label is')
+
+
+VALUES = {
+    'dtype': ('regression', 1, ('I32', (2, 1), [1, 2]), "tensor 'labels' is I32 (2, 1); values must be F32"),
+    'no number': ('regression', 1, ('F32', (2, 1), [1.0, float('nan')]), 'row 1: labels[0] is no finite number'),
+    'flags': ('multi-label-classification', 3, ('I32', (2, 3), [0, 1, 0, 1, 2, 0]), 'row 1: labels[1] is 2; it must be -100, or a label: 0 to 1'),
+    'too many': ('regression', 1, ('F32', (2, 2), [1.0] * 4), 'labels has 2 numbers a row; the model takes 1'),
+}
+
+
+@cases(VALUES)
+def labels_of_a_batch(name, of_batch):
+    task, labels, tensor, says = of_batch
+    file = write(os.path.abspath('batch/batch.safetensors'), safetensors({'input_ids': ('I32', (2, 4), [1] * 8), 'labels': tensor}))
+    model = from_config('llama', **LLAMA)[:-2] + f', task = "{task}", labels = {labels} }}'
+    pathlib.Path('batch.lua').write_text(of(model, 'data.batch { path = "batch/batch.safetensors" }', ', steps = 1, use "sgd" { lr = 0.1 }'))
+    check_error(galley('train', 'batch.lua', '--out', f'batch-{name}'), 2, f'batch.lua:1: data.batch: {file}', says)
+
+
+# ---- Comparisons ---------------------------------------------------------------------------------------------------------------------------
+ARMS = 'seeds = { 1 }, baseline = "a", variants = { a = { use "sgd" { lr = 0.1 } }, b = { use "sgd" { lr = 0.2 } } }'
+
+
+def compared(more='steps = 2'):
+    text = f'return compare {{ model = {GPT2}, data = {TEXTS[:-2]}, validation = 0.2 }}, batch = 2, length = 8, validate = {{ every = 2 }}, {more}, {ARMS} }}\n'
+    pathlib.Path('compare.lua').write_text(text)
+    return 'compare.lua'
+
+
+@case
+def comparison_into_a_file():
+    ended = galley('compare', compared(), '--out', 'text.txt/below')
+    check_error(ended, 2, '--out text.txt/below: cannot be created: ')
+
+
+@case
+def line_without_a_step():
+    run('compare', compared(), '--out', 'comparison')
+    metrics = pathlib.Path('comparison/arms/a/seed-1/metrics.jsonl')
+    metrics.write_text(metrics.read_text() + '{"loss": 3.0}\n')
+    check_error(galley('compare', 'compare.lua', '--out', 'comparison'), 1, 'metrics.jsonl: a line has no step', hint="remove the run's folder")
+
+
+@case
+def times_of_another_hand():
+    write(os.path.abspath('timed/budget.json'), '{}')
+    check_error(galley('compare', compared('budget = { seconds = 0.01 }'), '--out', 'timed'), 1, "budget.json: it has no 'seconds_of_a_step'", hint='trial runs measure again')
+
+
+@case
+def budget_that_a_comparison_lacks():
+    says = '--set budget is what differs between the runs of a comparison'
+    check_error(galley('plan', compared(), '--set', 'budget=4'), 2, says, hint='write budget = { tokens = 1e6 } into the recipe')
+    ended = galley('train', compared(), '--out', 'never', '--set', 'variant=a', '--set', 'budget=4')
+    check_error(ended, 2, '--set budget=4: the comparison has no budget', hint='it says how many steps there are')
 
 
 @case

@@ -37,6 +37,38 @@ def requires(requirement, says):
         run('plan', clipped, '--plugin-path', folder)
 
 
+PROVIDES = '[provides]\nops = ["clip_factor", "clip_values"]\n'
+PROMISE = '[[promise]]\nformat = "cut"\nwithin = 0.5\n'
+OPTION = '[[strategy.option]]\nname = "more"\ndescription = "More."\ntype = '
+# What stands in front of the first strategy, or behind the last option: what is said of it.
+BROKEN = {
+    'provides': (PROVIDES, 'provides = ["clip_factor"]\n', "'provides' must be a table: [provides]"),
+    'no block': (PROVIDES, f'{PROVIDES}formats = ["cut"]\n{PROMISE}', "[[promise]] without 'block'"),
+    'no within': (PROVIDES, f'{PROVIDES}formats = ["cut"]\n[[promise]]\nformat = "cut"\nblock = 8\n', "[[promise]] without 'within'"),
+    'block': (PROVIDES, f'{PROVIDES}formats = ["cut"]\n{PROMISE}block = 0\n', "'block' must be a number of at least 1, \"row\", or an attribute's name"),
+    'when': (PROVIDES, f'{PROVIDES}formats = ["cut"]\n{PROMISE}block = 8\nwhen = 3\n', "'when' must be a table"),
+    'format': (PROVIDES, f'{PROVIDES}{PROMISE}block = 8\n', "'format' names 'cut', which is not among the formats that [provides] lists"),
+    'range': ('range = "(0, inf)"', 'range = 3', "'range' must be a string like \"[0, 1)\""),
+    'range and min': ('range = "(0, inf)"', 'range = "(0, inf)"\nmin = 1', "'range' stands beside neither 'min' nor 'max'"),
+    'no field': ('[[strategy.option]]\nname = "norm"', f'{OPTION}"tables"\n[[strategy.option]]\nname = "norm"', "has no 'field'"),
+    'no choices': ('[[strategy.option]]\nname = "norm"', f'{OPTION}"choice"\n[[strategy.option]]\nname = "norm"', "has no 'choices'"),
+    'type': ('[[strategy.option]]\nname = "norm"', f'{OPTION}"numbr"\n[[strategy.option]]\nname = "norm"', "unknown type 'numbr'"),
+    'exactness': ('exactness = "rounding"', 'exactness = "perfect"', "'exactness' must be 'bits', 'rounding' or 'approximate', not 'perfect'"),
+    'facet': ('facet = "update"', 'facet = "updates"', "unknown facet 'updates'"),
+    'needs when': (NEED, 'needs = [{ facet = "update", when = 3 }]', "'when' must be a table: { option = value }"),
+    'when of no option': (NEED, 'needs = [{ facet = "update", when = { norms = 3 } }]', "'when' names 'norms', which is no option of clip"),
+}
+
+
+@cases(BROKEN)
+def broken(name, of):
+    """Such a plugin is left out, with a warning: here the built-in one is taken."""
+    before, after, says = of
+    folder = altered(f'broken-{name}', 'clip', before, after)
+    said = run('plan', clipped, '--plugin-path', folder).stderr
+    check(said.startswith('galley: warning: ') and f'{folder}/clip/plugin.toml:' in said and says in said and said.count('\n') <= 2, f'{name}: {said}')
+
+
 @case
 def needs_an_optimizer():
     refused(written('alone', use('clip', norm=1.0)), 'alone.lua:7: clip needs an optimizer, and the recipe has none', "'adam', 'adamw'")
