@@ -45,6 +45,7 @@ LEXER = {
     '{{ 1 ': "the end of the template where '}}' was expected",
 }
 EXPRESSIONS = {
+    '{{ range }}': 'the text of a function is not supported',
     '{{ self }}': "'self' is not supported",
     '{{ 4611686018427387904 * 4 }}': 'integers beyond 64 bits are not supported',
     '{{ 1 // 0 }}': 'division by zero',
@@ -148,6 +149,7 @@ def template_that_runs(_, of):
 @cases({
     'no list': ('5', 'the chat template returned integer and no list of parts'),
     'a part that is no text': ('{ "a", 5 }', 'the chat template returned integer as part 2'),
+    'no reply': ('{ "a", { text = "b" } }', 'nothing in it counts in the loss'),
     'a part without text': ('{ { reply = true } }', 'the chat template returned a table without text as part 1'),
     'a part with another field': ('{ { body = "a" } }', "the chat template returned a table with 'body' = string as part 1"),
 })

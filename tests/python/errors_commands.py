@@ -6,8 +6,8 @@ import os
 import pathlib
 import struct
 
-from errors_kit import ADAMW, RECIPE, Folder, cases, check_error, finish, fresh_folder, galley, safetensors, write
-from galley_test import case, check, from_config, recipe, run, use
+from errors_kit import ADAMW, RECIPE, Folder, cases, check_error, finish, fresh_folder, galley, safetensors, weights, write
+from galley_test import case, check, from_config, recipe, run, source, use
 
 fresh_folder()
 right = Folder('right')
@@ -64,6 +64,7 @@ COMMANDS = [
     (('resume', EMPTY), 'empty is not a run: it has no run.toml', 'a run is made by galley train RECIPE'),
     (('sample', EMPTY, '--prompt', 'x'), 'empty has no run.toml, config.json or adapter_config.json', "a run's directory"),
     (('tokenize', '--train', 'empty.txt', '--vocab', 300, '--out', 'never'), '--train: there is no text in the files', None),
+    (('tokenize', '--train', 'text.txt'), 'galley tokenize: --train needs --vocab N and --out DIR', None),
     (lambda: ('sample', made('text'), '--prompt', 'x', '--temperature', 'warm'), "--temperature 'warm' is not a number", None),
     (lambda: ('sample', made('text'), '--prompt', 'x', '--stop', ''), 'galley sample: --stop is empty', 'omit --stop'),
     (lambda: ('sample', made('text'), '--prompt', 'x', '--length', 8), "galley sample: --length applies to a model's folder only; a run uses its recipe's length", None),
@@ -105,6 +106,35 @@ def plan_that_has_grown():
     run('plan', path, '--against', lock)
     folder.recipe(RECIPE.replace(ADAMW, '  use "ema" { decay = 0.9 },\n' + ADAMW))
     check_error(galley('plan', path, '--against', lock), 1, f'the plan has grown against {lock}: ', ' bytes more', hint=f'lock it: galley plan RECIPE --lock {lock}')
+
+
+@case
+def weight_in_8_bit_that_is_to_be_trained():
+    model = from_config('llama', **LLAMA)
+    path = recipe('trained.lua', model, 'data.random {}', use('quantize-llm-int8'), use('freeze', **{'except': '*.q_proj.weight'}), use('sgd', lr=0.1),
+                  batch=1, length=8, steps=1)
+    says = "quantize-llm-int8: 'model.layers.0.self_attn.q_proj.weight' is to be trained, and quantize-llm-int8 multiplies it in 8 bit"
+    check_error(galley('plan', path), 2, says, hint='freeze it, or leave it out by skip = { "model.layers.0.self_attn.q_proj" }')
+
+
+@case
+def target_whose_memory_does_not_fit():
+    text = (source / 'tests/golden/target.toml').read_text()
+    pathlib.Path('target.toml').write_text(text.replace('alignment = 64', 'alignment = 32', 1))
+    ended = galley('train', R, '--out', 'never', '--target', 'target.toml')
+    check_error(ended, 2, "--target target.toml: memory class 'host' has the alignment 32; kernels of device 'cpu' rely on 64", hint="give the device's own, or more")
+
+
+@case
+def gradients_that_are_not_finite():
+    """The file is there, for whoever looks for the place."""
+    folder = Folder('infinite')
+    numbers = weights()
+    dtype, shape, data = numbers['transformer.wte.weight']
+    folder.model({**numbers, 'transformer.wte.weight': (dtype, shape, struct.pack('<f', 3e38) * (len(data) // 4))})
+    ended = galley('gradients', folder.path('recipe.lua'), '--out', 'infinite.safetensors')
+    check_error(ended, 1, 'infinite.safetensors is written, but the loss is ')
+    check(os.path.getsize('infinite.safetensors') > 1000, 'there is no file')
 
 
 ADAPTER = {'no type': (lambda c: c.pop('peft_type'), "adapter_config.json: no 'peft_type'"),
@@ -166,8 +196,10 @@ def of(model, data, more=ENTRIES):
 
 TEXTS = 'data.text { files = { "text.txt" }, tokenizer = "bytes" }'
 BPE = TEXTS.replace('"bytes"', '"bpe"')
-FILES = {'seven.bin': bytes(7), 'ids.bin': struct.pack('<4I', 1, 1 << 31, 2, 3), 'empty-answer.jsonl': json.dumps(dict(prompt='a', answer='')) + '\n', 'no-type/config.json': '{}'}
+FILES = {'seven.bin': bytes(7), 'ids.bin': struct.pack('<4I', 1, 1 << 31, 2, 3), 'no-type/config.json': '{}',
+         'empty-answer.jsonl': json.dumps(dict(prompt='a', answer='')) + '\n'}
 RECIPES = [
+    (of(GPT2, TEXTS, ENTRIES.replace('steps = 1', 'epochs = 1e6')), "'epochs' are more than 10000000 steps here"),
     ('return compare "two"', 'compare takes a table in braces'), ('return recipe "one"', 'recipe takes a table in braces'),
     ('return compare { variants = 3 }', "'variants' of the comparison must be a table of variants by name"),
     (of(GPT2, 'data.mix { }'), 'there is nothing to mix'), (of(GPT2, f'data.mix {{ {TEXTS}, weights = {{ 0 }} }}'), 'all weights are 0'),
@@ -279,7 +311,8 @@ def line_without_a_step():
 @case
 def times_of_another_hand():
     write(os.path.abspath('timed/budget.json'), '{}')
-    check_error(galley('compare', compared('budget = { seconds = 0.01 }'), '--out', 'timed'), 1, "budget.json: it has no 'seconds_of_a_step'", hint='trial runs measure again')
+    ended = galley('compare', compared('budget = { seconds = 0.01 }'), '--out', 'timed')
+    check_error(ended, 1, "budget.json: it has no 'seconds_of_a_step'", hint='trial runs measure again')
 
 
 @case
@@ -288,6 +321,15 @@ def budget_that_a_comparison_lacks():
     check_error(galley('plan', compared(), '--set', 'budget=4'), 2, says, hint='write budget = { tokens = 1e6 } into the recipe')
     ended = galley('train', compared(), '--out', 'never', '--set', 'variant=a', '--set', 'budget=4')
     check_error(ended, 2, '--set budget=4: the comparison has no budget', hint='it says how many steps there are')
+
+
+@case
+def long_field():
+    bpe()
+    pathlib.Path('long.csv').write_text('text,kind\na,0\n' + 'x' * (17 << 20) + ',1\n')
+    pathlib.Path('long.lua').write_text(of(ROWS + ', labels = 2 }', 'data.jsonl { files = "long.csv", tokenizer = "bpe", label = "kind" }'))
+    check_error(galley('data', 'long.lua'), 2, 'long.csv, row 2: a field of more than 16 MiB')
+    os.remove('long.csv')
 
 
 @case

@@ -6,7 +6,7 @@ import pathlib
 import shutil
 
 from errors_kit import case, cases, check_error, finish, fresh_folder, galley
-from galley_test import binary, check, program, recipe, use
+from galley_test import binary, check, program, recipe, require, use
 
 fresh_folder()
 own = pathlib.Path('installation').resolve()
@@ -15,7 +15,8 @@ shutil.copy(program, own / 'galley')
 os.symlink(pathlib.Path(binary) / 'plugins', own / 'plugins')
 for folder in ('families', 'lib', 'targets'):
     shutil.copytree(pathlib.Path(binary) / 'models' / folder, own / 'models' / folder)
-path = recipe('own.lua', 'model { family = "mine", config = { vocab_size = 32 } }', 'data.random {}', use('sgd', lr=0.1), batch=2, length=8, steps=1)
+MODEL = 'model { family = "mine", config = { vocab_size = 32 } }'
+path = recipe('own.lua', MODEL, 'data.random {}', use('sgd', lr=0.1), batch=2, length=8, steps=1)
 
 # What the lines below have: a function that makes a parameter, the shapes (2, 8, 16), (16, 16) and (16), the ids (2, 8).
 FAMILY = '''return {{ model_types = {{ "mine" }}, architecture = "MineForCausalLM", harmless = {{ "vocab_size" }}, build = function(config, g)
@@ -26,7 +27,7 @@ end }}
 '''
 RIGHT = '''return { model_types = { "mine" }, architecture = "MineForCausalLM", harmless = { "vocab_size" }, build = function(config, g)
   local function P(name, ...) return g:parameter { name = name, shape = { ... }, init = { "random_normal", std = 0.02 } } end
-  local h, head = g:node("embedding", "e", { g:input("input_ids"), P("table", 32, 16) }), P("lm_head.weight", 32, 16)
+  local h, head = g:node("embedding", "e", { g:input { name = "input_ids", below = 32 }, P("table", 32, 16) }), P("lm_head.weight", 32, 16)
   g:loss("cross_entropy", "loss", { g:node("linear", "lm_head", { h, head }), g:input("labels") })
 end }
 '''
@@ -54,6 +55,10 @@ ROPE = 'g:node("rope_table", "n", {}, { positions = 8, head_dim = 4, %s })'
 OPS = [
     ('g:node("attention", "n", { w, w, w }, { heads = 2 })', 'q is (16, 16); it has to be (B, S, columns)'),
     ('g:node("attention", "n", { x, x, x }, { heads = 3, kv_heads = 2, head_dim = 4 })', 'heads = 3, kv_heads = 2; heads has to be a multiple of kv_heads'),
+    ('g:node("attention", "n", { x, x, x }, { heads = 2, by_head = 1 })', 'by_head is for q, k and v in one operand'),
+    ('g:node("attention", "n", { x }, { heads = 4, kv_heads = 2, by_head = 1 })', 'heads = 4, kv_heads = 2; by_head, each head has a key head'),
+    ('g:node("attention", "n", { x }, { heads = 2, head_dim = 3 })', 'q with k and v packed behind it is (2, 8, 16); 6 heads of 3 take 18 columns'),
+    ('g:node("attention", "n", { x, x, x }, { heads = 2, head_dim = 4 })', 'q is (2, 8, 16); 2 heads of 4 take 8 columns'),
     ('g:node("attention", "n", { x, x, x }, { heads = 2, dropout = 1 })', 'dropout = 1.000000; it has to be at least 0 and below 1'),
     ('g:node("attention", "n", { x, x, x }, { heads = 2, dropout = 0.5 })', "dropout = 0.500000, but there is no input random to draw from"),
     ('g:node("attention", "n", { x, x, x, false, false, false, false, ids }, { heads = 2, dropout = 0.5 })', 'random has to be I64 (4): seed, window, first row, 0'),
@@ -70,6 +75,7 @@ OPS = [
     ('g:node("take_rows", "n", { x, ids })', 'index is (2, 8); it has to be (n)'),
     ('g:node("linear", "n", { x, P("v", 16, 8) })', 'x (2, 8, 16) has rows of 16, but w (16, 8) (N × K) takes 8'),
     ('g:node("linear_int8", "n", { x, P("v", 16, 8) })', 'x (2, 8, 16) has rows of 16, but w (16, 8) (N × K) takes 8'),
+    ('g:node("linear_int8", "n", { x, P("v", 8, 16) }, { transposed = 1 })', 'x (2, 8, 16) has rows of 16, but w (8, 16) (transposed: K × N) takes 8'),
     ('g:node("linear_int8", "n", { x, w }, { threshold = -1.0 })', 'threshold has to be at least 0'),
     ('g:node("rope_table", "n", {}, { positions = 8, head_dim = 5 })', 'head_dim = 5; it has to be even and positive'),
     (ROPE % 'theta = -1.0', 'theta and factor have to be positive'), (ROPE % 'factor = 0.0', 'theta and factor have to be positive'),
@@ -96,6 +102,24 @@ def line(_, what):
 def right():
     ended = planned(RIGHT)
     check(ended.returncode == 0, f'a family that is right: {ended}')
+
+
+@case
+def no_blocks():
+    (own / 'models/families/mine.lua').write_text(RIGHT)
+    decay = recipe('decay.lua', MODEL, 'data.random {}', use('layer-decay', decay=0.9), use('sgd', lr=0.1), batch=2, length=8, steps=1)
+    check_error(galley('plan', decay, executable=own / 'galley'), 2, 'decay.lua:7: layer-decay: the model has no blocks, so that no layer is before another')
+
+
+@case
+def no_hidden_state():
+    (own / 'models/families/mine.lua').write_text(RIGHT.replace('32', '256'))
+    pathlib.Path('text.txt').write_text('one two three four\n' * 20)
+    texts = 'data.text { files = { "text.txt" }, tokenizer = "bytes" }'
+    bytes_ = recipe('bytes.lua', MODEL.replace('32', '256'), texts, use('sgd', lr=0.1), batch=2, length=8, steps=1)
+    ended = galley('train', bytes_, '--out', 'of-bytes', executable=own / 'galley')
+    require(ended.returncode == 0, f'{ended}')
+    check_error(galley('embed', 'of-bytes', input='"one"\n', executable=own / 'galley'), 2, 'this model marks no hidden state to show')
 
 
 # ---- Files -----------------------------------------------------------------------------------------------------------------------------

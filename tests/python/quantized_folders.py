@@ -406,7 +406,7 @@ def nested_offset(offset):
 
 
 @cases({'nobody': ('nf4', (lora, adamw), ("key 'quantization_config'", 'use "quantize-nf4"')),
-        'other': ('nf4', (use('quantize-nf4', double=True), lora, adamw), ('double = false', 'leave')),
+        'other': ('nf4', (use('quantize-nf4', double=True), lora, adamw), ('nf4 is quantized with double = false', 'leave')),
         'skip': ('nf4', (use('quantize-nf4', skip=['*.up_proj']), lora, adamw), ("leave 'skip' out",)),
         'skip-int8': ('int8', (use('quantize-int8', skip=['up_proj']), lora, adamw), ('is quantized already, and says which layers are not', "leave 'skip' out")),
         'full': ('nf4', (use('quantize-nf4'), adamw), ('all linear layers are trained', 'lora'))})

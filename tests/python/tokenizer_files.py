@@ -208,7 +208,7 @@ BROKEN = {
     'characters': (dict(type='WordPiece', vocab={'[UNK]': 0}, max_input_chars_per_word=-1), {}, "'max_input_chars_per_word'"),
     'WordLevel': (dict(type='WordLevel', vocab={'a': 0}), {}, "model: 'unk_token'"),
     **{f'charsmap of {n}': (unigram, precompiled(map_), 'normalizer: ', part) for n, map_, part in (
-        ('no base64', '****', 'is not in base64'), ('0 bytes', '', 'has 0 bytes'), ('3 bytes', 'AAAA', 'has 3 bytes'), ('6 bytes', '/////wAA', 'has 6 bytes'))},
+        ('no base64', '****', 'is not in base64'), ('0 bytes', '', 'has 0 bytes'), ('3 bytes', 'AAAA', 'has 3 bytes'), ('6 bytes', '/////wAA', 'has 6 bytes, and says that its table has 4294967295'))},
     'value behind the table': (unigram, precompiled(charsmap(*table(1 << 20, 0))), 'unit 97 of its table of 256 leads outside'),
     'value behind the replacements': (unigram, precompiled(charsmap(*table(1, 0x80000063))), 'unit 97 of its table of 256 leads outside'),
     'replacements': (unigram, precompiled(charsmap(0, blob=b'\xff')), 'not UTF-8'),
@@ -218,6 +218,10 @@ BROKEN = {
     'replacement': (unigram, dict(pre_tokenizer=dict(type='Metaspace', replacement='ab')), "'replacement' has to be one character"),
     'prepend_scheme': (unigram, dict(pre_tokenizer=dict(type='Metaspace', replacement='_', prepend_scheme='x')),
                        "prepend_scheme 'x' is not known; there is: always, first, never"),
+    'contrary': (unigram, dict(pre_tokenizer=dict(type='Metaspace', replacement='_', add_prefix_space=False, prepend_scheme='first')),
+                 "'add_prefix_space' = false and prepend_scheme 'first' contradict each other"),
+    'behind ByteLevel': (unigram, dict(pre_tokenizer=dict(type='Sequence', pretokenizers=[dict(type='ByteLevel'), dict(type='Whitespace')])),
+                         'it comes after ByteLevel, which has to be the last'),
     'behavior': (unigram, dict(pre_tokenizer=dict(type='Punctuation', behavior='x')), "behavior 'x' is not known; there is: Contiguous, Isolated"),
 }
 
