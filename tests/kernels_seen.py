@@ -24,7 +24,7 @@ def is_of(path, kind):
     """Whether a file may be compiled into kernels of a kind: by its name, its folder, or as a header beside ops and strategies."""
     name = path.rsplit('/', 1)[-1]
     if path.startswith(FOLDERS[kind]):
-        return name.endswith(('.hpp', '.cpp', '.cu', '.cuh', '.h'))
+        return 'emulated' not in name and name.endswith(('.hpp', '.cpp', '.cu', '.cuh', '.h'))
     if not path.startswith(('models/ops/', 'plugins/')):
         return False
     other = 'cpu' if kind == 'cuda' else 'cuda'

@@ -116,7 +116,10 @@ function M.read(config, options)
   end
   if not old and not new then
     local out = { rope_type = "default", rope_theta = named and lib.positive(config, "rope_theta", theta) or theta }
-    if d.partial then out.partial_rotary_factor = d.partial end
+    if d.partial then
+      if d.partial > 1 then error(("config: 'partial_rotary_factor' = %s is above 1"):format(d.partial), 0) end
+      out.partial_rotary_factor = d.partial
+    end
     return out
   end
   if new then config.rope_parameters = new end

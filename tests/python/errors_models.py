@@ -65,6 +65,7 @@ SCALINGS = [
 FAMILIES += [('llama', dict(rope_scaling=x, rope_theta=20000.0), says) for x, says in SCALINGS] + [
     ('llama', dict(rope_scaling=dict(rope_type='linear', factor=2.0), rope_parameters=dict(rope_type='linear', factor=4.0)),
      "'rope_scaling' and 'rope_parameters' differ in 'factor': 2.0 and 4.0"),
+    ('phi3', dict(partial_rotary_factor=1.5), "'partial_rotary_factor' = 1.5 is above 1"),
     ('phi3', dict(rope_parameters=dict(rope_type='default', partial_rotary_factor=1.5)), "'partial_rotary_factor' = 1.5 is above 1"),
     ('gpt_neox', dict(rotary_pct=0.1), '0 elements of a head turn; RoPE turns pairs'),
 ]

@@ -267,6 +267,8 @@ end = ' length = 32, use "sgd" { lr = 1.0 },\n'
     'none to choose from': (offers('empty', f'  batch = one_of {{}},{end}'), [], 'one_of takes what there is to choose from'),
     'a number': (offers('text', f'  batch = one_of(3),{end}'), [], 'one_of takes what there is to choose from'),
     'in a module': (offers('elsewhere', f'  batch = require "./module",{end}'), [], "chooses in the recipe's own file"),
+    'values made elsewhere': (offers('made', f'  batch = one_of(sizes),{end}', more='local sizes = { 4, 1 }\n'), ['--write', 'made-chosen.lua'],
+                              'the values of one_of stand elsewhere, so that the choice cannot be written'),
     'a choice too many': (everything, ['--set', 'choices=4:9'], 'one_of offers 3, and the choice is number 9'),
     'a choice without number': (everything, ['--set', 'choices=4'], 'expected LINE:NUMBER'),
 })

@@ -24,7 +24,7 @@ def tried(ops, mutant=None):
     """What the tests of these ops' kernels say, and how many ran."""
     cases = ':'.join(f'*Kernel.EqualsReference/{op}_*' for op in ops)
     environment = dict(os.environ, GALLEY_BINARY=str(kernels), GALLEY_TEST_LEVEL='emulated', GALLEY_TEST_SEED='1', GALLEY_TEST_ONE_THREAD='1', LD_PRELOAD=runtime,
-                       TSAN_OPTIONS='report_signal_unsafe=0', **({'GALLEY_CUDA_MUTANT': mutant} if mutant else {}))
+                       TSAN_OPTIONS='halt_on_error=1', **({'GALLEY_CUDA_MUTANT': mutant} if mutant else {}))
     done = subprocess.run([tests, f'--gtest_filter={cases}', '--gtest_brief=1'], env=environment, capture_output=True, text=True, timeout=1500)
     ran = re.search(r'\[=+\] (\d+) tests? from', done.stdout)
     return done, int(ran[1]) if ran else 0
