@@ -13,9 +13,10 @@ namespace galley::cuda {
 
 class GemmEngine {
  public:
-  /// GALLEY_EMULATED_LT_REFUSES=1: a library that has no algorithm for anything.
+  /// GALLEY_EMULATED_LT_REFUSES=1: a library that has no algorithm for anything; =known: for what the real one is known to refuse.
   explicit GemmEngine(const GemmSetup& setup) : setup_(setup) {
-    if (std::getenv("GALLEY_EMULATED_LT_REFUSES"))
+    const char* const refuses = std::getenv("GALLEY_EMULATED_LT_REFUSES");
+    if (refuses && (std::strcmp(refuses, "known") != 0 || known_to_be_refused(setup.products.front())))
       throw NoAlgorithm(GALLEY_UNSUPPORTED, "cuBLASLt, emulated, " + text(setup.products.front()) + ": it has no algorithm");
     const galley_choices* const choices = setup.choices;
     const std::string key = "loops: " + text(setup.products.front());
@@ -29,6 +30,14 @@ class GemmEngine {
 
  private:
   static constexpr int64_t kRows = 16;  // of C at a time: what is converted of B serves all of them
+
+  /// By versions of cuBLASLt, as what PyTorch keeps from it says (aten/src/ATen/native/cuda/Blas.cpp: _int_mm takes more than 16 rows and multiples
+  /// of 8, addmm of one row or column has no bias there); and odd rows of 16 bit, which are aligned to 2 bytes.
+  static bool known_to_be_refused(const Matmul& p) {
+    if (p.compute == Compute::I32) return p.m <= 16 || p.n % 8 != 0 || p.k % 8 != 0;
+    const bool odd = (p.a_row() | p.b_row() | p.n) % 2 != 0;
+    return (p.has_bias && (p.m == 1 || p.n == 1)) || (odd && p.dtype != GALLEY_F32);
+  }
 
   static void run_now(const GemmSetup& setup) {
     // As an algorithm might: whatever must outlive a product has to lie elsewhere.
