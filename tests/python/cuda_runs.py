@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 
-from galley_test import Run, binary, case, check, every, finish, fixtures, fresh_folder, from_config, galley, recipe, run, source, together, train, use
+from galley_test import Run, binary, case, check, every, finish, fixtures, fresh_folder, from_config, galley, recipe, run, source, take_turns, together, train, use
 from mark_kit import write_marked
 from steps_kit import refused, trained
 
@@ -257,6 +257,8 @@ names = sorted(x.stem for x in (source / 'scripts').glob('*.lua'))
 check(len(names) >= 5, f'scripts: {names}')
 for i, (name, precision) in enumerate((x, p) for x in names for p in ('fp32', 'bf16') if p == 'fp32' or x == 'finetune'):
     step(f'script_{name}_{precision}', script, name, precision, [targets[(2 * i + k) % len(targets)] for k in range(2)])
+if device != 'cuda':
+    take_turns([x for x in of_a_gpu if x.startswith('script_')], 3)
 
 
 # ---- What only an emulation can be asked for -------------------------------------------------------------------------------------------------

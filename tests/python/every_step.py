@@ -62,7 +62,7 @@ def left(folder):
     return out
 
 
-@cases(stacks)
+@cases(stacks, turns=2)
 def stopped_after_each_step(name, made):
     flags, (model, data, *uses), entries = made
     folder = name.replace(' ', '-').replace(',', '')

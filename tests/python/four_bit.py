@@ -254,7 +254,7 @@ RUNS = {
 }
 
 
-@cases(RUNS)
+@cases(RUNS, turns=2)
 def runs(name, of):
     family, uses, bound = of
     path = recipe(f'{name}.lua', families[family], 'data.random {}', *uses, nf4(double=True), lora, adamw, **entries, save=dict(every=2, keep=2))

@@ -23,6 +23,7 @@ _checks = 0
 _failures = []
 _case = ''  # that runs
 _made = {}  # {name: what it runs}
+_later = set()  # names of cases that have their turn with another commit
 
 
 def check(holds, text):
@@ -52,14 +53,22 @@ def case(function):
     return function
 
 
-def cases(items):
-    """A case for each item, called `function(item)`, or `function(key, value)` of a dict."""
+def take_turns(names, turns):
+    """Of these cases every `turns`-th one runs with this commit, and others with others. `make test-all` runs them all (turns_all.py), and so does who names them."""
+    this = turn(turns)
+    _later.update(x for k, x in enumerate(names) if this is not None and k % turns != this)
+
+
+def cases(items, turns=1):
+    """A case for each item, called `function(item)`, or `function(key, value)` of a dict. `turns`: as for take_turns()."""
     def make(function):
         for item in items:
             arguments = (item, items[item]) if isinstance(items, dict) else (item,)
             name = f'{function.__name__}:{item}'
             assert name not in _made, name
             _made[name] = lambda arguments=arguments: function(*arguments)
+        if turns > 1:
+            take_turns([f'{function.__name__}:{item}' for item in items], turns)
         return function
     return make
 
@@ -110,7 +119,7 @@ def _run_cases():
             sys.exit(f'there is no case {name}; there are: {", ".join(_made)}')
     home = os.getcwd()
     for name, run_it in _made.items():
-        if wanted and not any(fnmatch.fnmatchcase(name, x) for x in wanted):
+        if not any(fnmatch.fnmatchcase(name, x) for x in wanted) if wanted else name in _later:
             continue
         _case, before = name, _checks
         try:
@@ -129,6 +138,8 @@ def _run_cases():
 def finish():
     """Runs the cases, where there are some, and ends the test. One without any check has failed."""
     _run_cases()
+    if _later:
+        print(f'{len(_later)} of {len(_made)} cases have their turn with other commits')
     print(f'{_checks} checks, {len(_failures)} failed')
     if _failures and _made:
         print(f'one case alone: {sys.argv[0]} CASE')

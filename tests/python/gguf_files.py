@@ -161,7 +161,7 @@ def kept_as_in_the_file(name, kind_of):
 RUNS = {'mixed': ((), 1e-5, 1e-5), 'Q4_0': ((use('amp', compute='bf16'), use('recompute', every=1)), 2e-2, 3e-2)}
 
 
-@cases([f'{kind}-{head}' for kind in RUNS for head in ('head', 'tied')])
+@cases([f'{kind}-{head}' for kind in RUNS for head in ('head', 'tied')], turns=3)
 def runs(name):
     """Every command, on every device; --reference compares each instruction with its op's own reference, also what is read."""
     kind, head = name.split('-')

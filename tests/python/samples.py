@@ -50,12 +50,12 @@ def as_expected(name, folder_of, *words):
         check(ids == what['ids'], f'{name}, {prompt!r}: {ids}, not {what["ids"]}')
 
 
-@cases(models)
+@cases(models, turns=2)
 def model(name, _):
     as_expected(name, lambda kind: with_tokenizer(name, fixtures / 'models' / name, kind))
 
 
-@cases(adapters)
+@cases(adapters, turns=2)
 def adapter(name, _):
     """By itself beside its base model, and merged."""
     base = lambda kind: with_tokenizer(f'{name}-base', base_of(name), kind)
