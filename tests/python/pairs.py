@@ -95,7 +95,7 @@ check(wanted <= covered, f'pairs that have not trained: {sorted(wanted - covered
 plain = trained([optimizers[0]])
 exact = [n for n in others if trained([n, optimizers[0]]) == plain]
 check({'recompute', 'offload-optimizer', 'offload-activations'} <= set(exact), f'strategies that change no number: {exact}')
-turns = 3
+turns = 6
 this = turn(turns)
 for k, (names, made) in enumerate(runs.items()):
     for n in sorted(set(names) & set(exact)) if this in (None, k % turns) else []:
