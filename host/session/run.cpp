@@ -125,7 +125,9 @@ Result<std::optional<std::filesystem::path>> find_best(const std::filesystem::pa
 Result<std::optional<std::filesystem::path>> find_weights(const Recipe& recipe, const std::filesystem::path& directory) {
   auto latest = TRY(find_latest(directory / "state"));
   if (!recipe.save.best) return latest;
-  auto best = TRY(find_best(directory, latest ? TRY(read_state(*latest)).validation : ValidationRecord()));
+  // A newest state that is damaged does not say which was the best one; whoever reads it says what is wrong with it.
+  const auto info = latest ? read_state(*latest) : Result<StateInfo>(StateInfo());
+  auto best = TRY(find_best(directory, info ? info->validation : ValidationRecord()));
   return best ? best : latest;
 }
 
