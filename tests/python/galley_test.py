@@ -90,6 +90,8 @@ def turn(parts):
     """Which of `parts` the tests run with this commit: another one with each, so that all have their turn. None: all of them, as `make test-all` asks by GALLEY_TEST_ALL."""
     if 'GALLEY_TEST_ALL' in os.environ:
         return None
+    if not shutil.which('git'):
+        return 0
     r = subprocess.run(['git', '-C', source, 'rev-parse', 'HEAD'], capture_output=True, text=True)
     return int(r.stdout.strip() if r.returncode == 0 else '0', 16) % parts  # an archive has no commit
 
