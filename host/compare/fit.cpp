@@ -430,9 +430,10 @@ Result<std::string> fitted_recipe(const fs::path& recipe, const FitVariant& vari
   size_t at = end_of_head(text);
   const std::vector<SourceMap::Call> calls = SourceMap(text).calls("one_of");
   for (const auto& [line, choice] : variant.choices)
-    if (std::none_of(calls.begin(), calls.end(), [at = line](const SourceMap::Call& call) { return call.line == at; }))
-      return recipe_error(recipe.string() + ":" + std::to_string(line) + ": the values of one_of stand elsewhere, so that the choice cannot be written",
-                          "write them where they are chosen: one_of { 4, 1 }");
+    if (std::none_of(calls.begin(), calls.end(), [line = line](const SourceMap::Call& call) { return call.line == line; }))
+      return recipe_error(
+          recipe.string() + ":" + std::to_string(line) + ": the values of one_of stand elsewhere, so that the choice cannot be written",
+          "write them where they are chosen: one_of { 4, 1 }");
   for (const SourceMap::Call& call : calls) {
     const auto begin = static_cast<size_t>(call.text.data() - text.data());
     if (begin < at) continue;  // inside of another one, and written with it

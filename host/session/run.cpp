@@ -115,11 +115,13 @@ Result<std::optional<std::filesystem::path>> find_best(const std::filesystem::pa
   auto best = TRY(find_latest(folder));
   // A later one was saved just before the process was killed.
   if (said.best_step == 0 || (best && step_of(*best) >= said.best_step)) return best;
-  const auto latest = TRY(find_latest(directory / "state"));
-  return recipe_error(folder.string() + ": the state of step " + std::to_string(said.best_step) + ", which had the lowest validation loss, is not there",
-                      "put it back" + (latest ? ", or let the newest state stand for it: mkdir -p " + shell_word(folder.string()) + " && cp -r " +
-                                                    shell_word(latest->string()) + " " + shell_word(folder.string() + "/")
-                                              : std::string()));
+  std::string hint = "put it back";
+  if (const auto latest = TRY(find_latest(directory / "state")))
+    hint += ", or let the newest state stand for it: mkdir -p " + shell_word(folder.string()) + " && cp -r " + shell_word(latest->string()) +
+            " " + shell_word(folder.string() + "/");
+  return recipe_error(folder.string() + ": the state of step " + std::to_string(said.best_step) +
+                          ", which had the lowest validation loss, is not there",
+                      hint);
 }
 
 Result<std::optional<std::filesystem::path>> find_weights(const Recipe& recipe, const std::filesystem::path& directory) {

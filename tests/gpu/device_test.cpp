@@ -9,23 +9,14 @@
 #include "models/devices/cuda/machine.hpp"
 #include "models/devices/cuda/vendor.hpp"
 #include "models/devices/cuda/work.hpp"
+#include "tests/setting.hpp"
 
 namespace galley::cuda {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// A variable of the environment, as long as this is there.
-class Setting {
- public:
-  Setting(const char* name, const std::string& value) : name_(name) { ::setenv(name, value.c_str(), 1); }
-  ~Setting() { ::unsetenv(name_); }
-  Setting(const Setting&) = delete;
-  Setting& operator=(const Setting&) = delete;
-
- private:
-  const char* name_;
-};
+using test::Setting;
 
 struct Opened {
   Opened() {

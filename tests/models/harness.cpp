@@ -136,6 +136,12 @@ const Plugin& models() {
   return all;
 }
 
+const Level* emulated_level() {
+  const auto& levels = models().levels;
+  const auto found = std::find_if(levels.begin(), levels.end(), [](const Level& l) { return l.isa == "emulated"; });
+  return TestDevice::get() || found == levels.end() ? nullptr : &*found;
+}
+
 const galley_op* Plugin::op(const std::string& name) const {
   for (const galley_op* op : ops)
     if (name == op->name) return op;
@@ -172,6 +178,16 @@ uint64_t seed() {
 }
 
 // ---- Nodes ------------------------------------------------------------------------------------------------------------------------
+
+const galley_operand_rule* rule_of(const galley_op* op, bool output, size_t i) {
+  return output ? op->outputs[i] : op->inputs[std::min<size_t>(i, op->n_inputs - 1)];
+}
+int64_t rows_of(const galley_operand_rule* rule, const Tensor& t) {
+  return rule->flags & GALLEY_OPERAND_SAME_ROWS ? t.count() : t.count() / t.columns();
+}
+std::vector<int64_t> shape_of_rows(const galley_operand_rule* rule, const Tensor& t, int64_t rows) {
+  return rule->flags & GALLEY_OPERAND_SAME_ROWS ? std::vector<int64_t>{rows} : std::vector<int64_t>{rows, t.columns()};
+}
 
 View::View(const Problem& p, const std::vector<void*>& inputs, const std::vector<void*>& outputs, const std::vector<uint32_t>& access,
            bool as_f64) {

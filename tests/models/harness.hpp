@@ -55,6 +55,12 @@ Extent memory_around(const void* address);
 Memory pack(const Tensor& t, uint32_t dtype, int64_t off = 0);
 std::vector<double> unpack(const void* data, uint32_t dtype, int64_t count);
 
+/// The rule of input i, or of output i.
+const galley_operand_rule* rule_of(const galley_op* op, bool output, size_t i);
+/// How many rows an operand of this rule has, and the shape of one with so many.
+int64_t rows_of(const galley_operand_rule* rule, const Tensor& t);
+std::vector<int64_t> shape_of_rows(const galley_operand_rule* rule, const Tensor& t, int64_t rows);
+
 /// A node with its operands, absent ones empty.
 struct Problem {
   const galley_op* op = nullptr;
@@ -148,6 +154,9 @@ struct Plugin {
 /// plugins that GALLEY_TEST_PLUGINS names (their folders, separated by colons). GALLEY_TEST_LEVEL leaves only this level: "emulated",
 /// "x86-64-v4"; "cuda": the GPU of GALLEY_TEST_DEVICE (device.hpp). Ends the program with a message where a library is not there.
 const Plugin& models();
+
+/// That of an emulated GPU; null where there is none, or a device that tests are run on.
+const Level* emulated_level();
 
 /// An op with one of its cases; called "linear_one_row" where the case is "one row".
 struct Case {

@@ -12,6 +12,7 @@
 #include "tests/models/harness.hpp"
 #include "tests/models/near.hpp"
 #include "tests/models/together.hpp"
+#include "tests/setting.hpp"
 
 namespace galley::test {
 namespace {
@@ -92,10 +93,11 @@ class Kernel : public testing::TestWithParam<Case> {
     return before;
   }
 
-  bool inout(size_t i) const { return problem.op->inputs[std::min<size_t>(i, problem.op->n_inputs - 1)]->flags & GALLEY_OPERAND_INOUT; }
+  const galley_operand_rule* rule_of(bool output, size_t i) const { return test::rule_of(problem.op, output, i); }
+  bool inout(size_t i) const { return rule_of(false, i)->flags & GALLEY_OPERAND_INOUT; }
 
-  /// Whether it is another case in 16 bit, which goes the same ways, or one that takes seconds: without GALLEY_TEST_ALL, some tests leave it out.
-  /// A missing barrier is noticed without those, but for the barriers of lora_principal.
+  /// Whether it is another case in 16 bit, which goes the same ways, or one that takes seconds: without GALLEY_TEST_ALL, some tests leave it
+  /// out. A missing barrier is noticed without those, but for the barriers of lora_principal.
   static bool left_out() {
     const std::string name = GetParam().name();
     if (std::getenv("GALLEY_TEST_ALL") || (std::getenv("GALLEY_CUDA_MUTANT") && name.starts_with("lora_"))) return false;
@@ -182,9 +184,8 @@ TEST_P(Kernel, MakesTheSameBytesInAnyOrderOfThreads) {
     std::vector<std::string> orders = {"reverse", std::to_string(random())};
     if (!std::getenv("GALLEY_TEST_ALL") && !std::getenv("GALLEY_CUDA_MUTANT")) orders = {orders[random() % orders.size()]};
     for (const std::string& order : orders) {
-      setenv("GALLEY_CUDA_ORDER", order.c_str(), 1);
+      const Setting threads("GALLEY_CUDA_ORDER", order);
       const Execution other = run_case(kernel, isa, problem);
-      unsetenv("GALLEY_CUDA_ORDER");
       ASSERT_EQ(other.status, GALLEY_OK) << other.text;
       for (size_t i = 0; i < forward.outputs.size(); ++i)
         EXPECT_TRUE(same_bytes(forward.outputs[i], other.outputs[i])) << "output " << i << ", order " << order;
@@ -242,19 +243,13 @@ TEST_P(Kernel, WorksInPlace) {
 
 // The head and the loss run in chunks of rows: rows must come out with the same bytes, sums over rows nearly so.
 TEST_P(Kernel, WorksInChunksOfRows) {
-  const auto rule_of = [&](bool output, size_t i) {
-    return output ? problem.op->outputs[i] : problem.op->inputs[std::min<size_t>(i, problem.op->n_inputs - 1)];
-  };
-  const auto row_shape = [&](const galley_operand_rule* rule, const Tensor& t, int64_t rows) {
-    return rule->flags & GALLEY_OPERAND_SAME_ROWS ? std::vector<int64_t>{rows} : std::vector<int64_t>{rows, t.columns()};
-  };
   int64_t rows = 0;
   bool chunkable = false;
   for (size_t i = 0; i < problem.inputs.size(); ++i) {
     const galley_operand_rule* rule = rule_of(false, i);
     if (!problem.inputs[i] || rule->role != GALLEY_ROLE_ROWS) continue;
     chunkable = true;
-    rows = rule->flags & GALLEY_OPERAND_SAME_ROWS ? problem.inputs[i]->count() : problem.inputs[i]->count() / problem.inputs[i]->columns();
+    rows = rows_of(rule, *problem.inputs[i]);
   }
   for (size_t i = 0; i < problem.outputs.size(); ++i) {
     const galley_operand_rule* rule = rule_of(true, i);
@@ -285,13 +280,13 @@ TEST_P(Kernel, WorksInChunksOfRows) {
         if (!part.inputs[i] || rule_of(false, i)->role != GALLEY_ROLE_ROWS) continue;
         Tensor& t = *part.inputs[i];
         const int64_t width = t.count() / rows;
-        t.shape = row_shape(rule_of(false, i), t, n);
+        t.shape = shape_of_rows(rule_of(false, i), t, n);
         t.values = {t.values.begin() + first * width, t.values.begin() + (first + n) * width};
       }
       auto access = all_writing(problem);
       for (size_t i = 0; i < part.outputs.size(); ++i) {
         if (!part.outputs[i]) continue;
-        if (rule_of(true, i)->role == GALLEY_ROLE_ROWS) part.outputs[i]->shape = row_shape(rule_of(true, i), *part.outputs[i], n);
+        if (rule_of(true, i)->role == GALLEY_ROLE_ROWS) part.outputs[i]->shape = shape_of_rows(rule_of(true, i), *part.outputs[i], n);
         else if (first > 0) access[i] = GALLEY_ACCUMULATE;
       }
       const Execution r = run_case(kernel, isa, part, {access, sums, {}});

@@ -2,22 +2,15 @@
 // refuses everything, and where it refuses what the real one is known to refuse (models/cuda/gemm_emulated.hpp).
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 
 #include "tests/models/harness.hpp"
+#include "tests/setting.hpp"
 
 namespace galley::test {
 namespace {
 
-/// What the emulated library refuses, as long as this lives.
-class Refuses {
- public:
-  explicit Refuses(const char* what) { ::setenv("GALLEY_EMULATED_LT_REFUSES", what, 1); }
-  Refuses(const Refuses&) = delete;
-  Refuses& operator=(const Refuses&) = delete;
-  ~Refuses() { ::unsetenv("GALLEY_EMULATED_LT_REFUSES"); }
-};
+constexpr const char* kRefuses = "GALLEY_EMULATED_LT_REFUSES";
 
 class RefusedProducts : public testing::TestWithParam<Case> {
  protected:
@@ -27,19 +20,19 @@ class RefusedProducts : public testing::TestWithParam<Case> {
   }
   /// Bytes of its outputs; none if it does not take the case.
   std::vector<std::string> bytes_by(const std::string& name) {
-    for (const Level& level : models().levels)
-      for (const galley_kernel* kernel : level.kernels) {
-        if (level.isa != "emulated" || name != kernel->name) continue;
-        auto plan = sdk::fresh<galley_kernel_plan>();
-        galley_error error = GALLEY_ERROR_INIT;
-        if (query(kernel, level.isa, problem, {}, &plan, &error) == GALLEY_UNSUPPORTED) return {};
-        const Execution r = execute(kernel, level.isa, problem);
-        EXPECT_EQ(r.status, GALLEY_OK) << r.text;
-        EXPECT_TRUE(r.intact()) << name << " wrote outside of an operand or of the workspace";
-        std::vector<std::string> out;
-        for (const Memory& m : r.outputs) out.emplace_back(reinterpret_cast<const char*>(m.data()), static_cast<size_t>(m.bytes()));
-        return out;
-      }
+    const Level& level = *emulated_level();
+    for (const galley_kernel* kernel : level.kernels) {
+      if (name != kernel->name) continue;
+      auto plan = sdk::fresh<galley_kernel_plan>();
+      galley_error error = GALLEY_ERROR_INIT;
+      if (query(kernel, level.isa, problem, {}, &plan, &error) == GALLEY_UNSUPPORTED) return {};
+      const Execution r = execute(kernel, level.isa, problem);
+      EXPECT_EQ(r.status, GALLEY_OK) << r.text;
+      EXPECT_TRUE(r.intact()) << name << " wrote outside of an operand or of the workspace";
+      std::vector<std::string> out;
+      for (const Memory& m : r.outputs) out.emplace_back(reinterpret_cast<const char*>(m.data()), static_cast<size_t>(m.bytes()));
+      return out;
+    }
     ADD_FAILURE() << "there is no kernel " << name;
     return {};
   }
@@ -49,11 +42,10 @@ class RefusedProducts : public testing::TestWithParam<Case> {
 
 std::vector<Case> products() {
   std::vector<Case> out;
-  const bool emulated =
-      !TestDevice::get() && std::any_of(models().levels.begin(), models().levels.end(), [](const Level& l) { return l.isa == "emulated"; });
+  if (!emulated_level()) return out;
   for (const Case& c : cases())
     for (const char* op : {"linear", "linear_dx", "linear_dw", "linear_int8"})
-      if (emulated && std::strcmp(op, c.op->name) == 0) out.push_back(c);
+      if (std::strcmp(op, c.op->name) == 0) out.push_back(c);
   return out;
 }
 
@@ -62,10 +54,10 @@ TEST_P(RefusedProducts, ComeOutByTiles) {
   const auto library = bytes_by(op + ".cublaslt"), tiles = bytes_by(op == "linear_int8" ? op + ".cuda" : op + ".tiles");
   if (library.empty() || tiles.empty()) return;  // of other dtypes, or a weight that only one of them unpacks
   {
-    const Refuses all("1");
+    const Setting all(kRefuses, "1");
     EXPECT_EQ(bytes_by(op + ".cublaslt"), tiles) << "everything is refused";
   }
-  const Refuses known("known");
+  const Setting known(kRefuses, "known");
   const auto made = bytes_by(op + ".cublaslt");
   EXPECT_TRUE(made == library || made == tiles) << "what is known to be refused is";
 }

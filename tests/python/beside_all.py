@@ -9,7 +9,7 @@ import pathlib
 import re
 import signal
 
-from galley_test import cases, check, end_of, every, finish, fresh_folder, from_config, galley, in_slice, recipe, require, run, start, until, use
+from galley_test import cases, check, end_of, every, finish, fresh_folder, from_config, galley, in_slice, lines_of, recipe, require, run, start, timeless, until, use
 
 fresh_folder()
 pathlib.Path('text.txt').write_text(''.join(f'{i} the cat sat on the mat\n\n' for i in range(30)))
@@ -29,8 +29,7 @@ def live(name, *uses, model=gpt2, **save):
 
 
 def validated(name):
-    lines = pathlib.Path(name, 'metrics.jsonl').read_text().splitlines()
-    return {x['validation_loss']: x['step'] for x in map(json.loads, lines) if 'validation_loss' in x}
+    return {x['validation_loss']: x['step'] for x in lines_of(name) if 'validation_loss' in x}
 
 
 def loss_of(ended):
@@ -89,7 +88,7 @@ def beside(label, save):
     # It goes on from where it stopped, as if nobody had looked.
     last = max(known.values())
     run('resume', name, '--until', last + 4)
-    steps = [x['step'] for x in map(json.loads, pathlib.Path(name, 'metrics.jsonl').read_text().splitlines()) if 'loss' in x]
+    steps = [x['step'] for x in lines_of(name) if 'loss' in x]
     check(steps == list(range(1, last + 5)), f'{name}: steps {steps[-8:]}')
 
 
@@ -100,9 +99,7 @@ COMPARE = """return compare { model = MODEL, data = DATA, batch = 2, length = 32
 
 
 def compared(out):
-    """What compare.json says, but for times and what the system says of memory."""
-    hook = lambda x: {k: v for k, v in x.items() if k not in ('seconds', 'ratio', 'resident')}
-    return json.loads(pathlib.Path(out, 'compare.json').read_text(), object_hook=hook)
+    return timeless(json.loads(pathlib.Path(out, 'compare.json').read_text()))
 
 
 @cases([3] if in_slice() else [])

@@ -7,7 +7,8 @@ import os
 import pathlib
 import signal
 
-from galley_test import case, cases, check, end_of, every, finish, fresh_folder, from_config, lua, require, run, source, start, together, until
+from galley_test import (case, cases, check, end_of, every, finish, fresh_folder, from_config, lines_of, lua, require, run, source, start, timeless,
+                         together, until, untimed)
 from steps_kit import refused
 
 fresh_folder()
@@ -32,15 +33,6 @@ def compare(recipe, out, *words, code=0):
     said = run('compare', recipe, '--out', out, *words, code=code)
     document = json.loads((pathlib.Path(out) / 'compare.json').read_text())
     return said, document, {arm['name']: arm for arm in document['arms']}
-
-
-def timeless(document):
-    """All of compare.json but times and what the system says of memory."""
-    return json.loads(json.dumps(document), object_hook=lambda x: {k: v for k, v in x.items() if k not in ('seconds', 'ratio', 'resident')})
-
-
-def lines_of(directory):
-    return [json.loads(x) for x in (pathlib.Path(directory) / 'metrics.jsonl').read_text().splitlines()]
 
 
 def last_validation(a_run):
@@ -128,7 +120,7 @@ def arm_alone():
     """An arm is an ordinary run, and the same one as `galley train` makes."""
     known_arms()
     run('train', known, '--out', 'alone', '--set', 'variant=halves', '--set', 'seed=3')
-    alone, in_turns = ([{k: v for k, v in x.items() if k != 'seconds'} for x in lines_of(d)] for d in ('alone', 'known/arms/halves/seed-3'))
+    alone, in_turns = (untimed(lines_of(d)) for d in ('alone', 'known/arms/halves/seed-3'))
     check(len(alone) >= 12 and alone == in_turns, 'an arm in turns is not what the recipe alone trains')
 
 

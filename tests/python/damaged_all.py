@@ -8,7 +8,7 @@ import json
 import pathlib
 import shutil
 
-from galley_test import cases, check, finish, fresh_folder, from_config, galley, in_slice, recipe, run, use
+from galley_test import cases, check, finish, fresh_folder, from_config, galley, in_slice, lines_of, recipe, run, timeless, untimed, use
 
 fresh_folder()
 pathlib.Path('text.txt').write_text(''.join(f'{i} the cat sat on the mat\n\n' for i in range(30)))
@@ -63,17 +63,12 @@ def expected(name, file, damage):
     check(False, f'{name}/{file}: the table does not have it')
 
 
-def steps_of(folder):
-    """Metrics but for times."""
-    return [{k: v for k, v in json.loads(x).items() if k != 'seconds'} for x in pathlib.Path(folder, 'metrics.jsonl').read_text().splitlines()]
-
-
 def given(command, ended, folder, metrics):
     """What a command gives, as it can be compared."""
     if command == 'export':
         return {x: pathlib.Path(folder, 'exported', x).read_bytes() for x in files_of(f'{folder}/exported') if not x.endswith('.md')}
     if command == 'resume':
-        return [pathlib.Path(folder, x).read_bytes() for x in files_of(folder) if x.startswith('state/step-00000008/')], metrics and steps_of(folder)
+        return [pathlib.Path(folder, x).read_bytes() for x in files_of(folder) if x.startswith('state/step-00000008/')], metrics and untimed(lines_of(folder))
     return None if command == 'report' else ended.stdout
 
 
@@ -120,8 +115,7 @@ def compares(name, file, how, command):
 # ---- A comparison: what is lost or damaged of its runs is trained again, or the file is named ----------------------------------------------------------
 
 def compared(folder):
-    hook = lambda x: {k: v for k, v in x.items() if k not in ('seconds', 'ratio', 'resident')}
-    return json.loads(pathlib.Path(folder, 'compare.json').read_text(), object_hook=hook)
+    return timeless(json.loads(pathlib.Path(folder, 'compare.json').read_text()))
 
 
 arm = 'arms/faster/seed-1/'

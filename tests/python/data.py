@@ -9,7 +9,7 @@ import struct
 
 from data_kit import (IGNORED, LENGTH, VOCABULARY, begin, conversation, data_of, data_recipe, documents, documents_of, epoch, facts_of, sentence, show, token_id,
                       tokenize, tokenizer_of, without_special_tokens, write_conversations, write_lines)
-from galley_test import case, cases, check, every, finish, run, use
+from galley_test import case, cases, check, every, finish, lines_of, run, use
 
 begin()
 r = random.Random(20)
@@ -134,7 +134,7 @@ def by_tokens(name):
 @case
 def windows():
     folder = by_tokens('windows')
-    tokens = [json.loads(x)['tokens'] for x in (folder / 'metrics.jsonl').read_text().splitlines()]
+    tokens = [x['tokens'] for x in lines_of(folder)]
     check(len(tokens) == 12 and every(abs(x - 300) <= LENGTH / 2 for x in tokens) and len(set(tokens)) > 1, f'windows come closest to 300 tokens: {tokens}')
     recorded = (folder / 'run.toml').read_text()
     check('kind = "jsonl"' in recorded and 'documents = 50' in recorded, f'run.toml says what the data was: {recorded}')

@@ -9,7 +9,7 @@ import shutil
 
 from data_kit import (IGNORED, LENGTH, VOCABULARY, begin, conversation, data_of, data_recipe, documents, documents_of, epoch, sentence, show, token_id, tokenize,
                       without_special_tokens, write_conversations)
-from galley_test import case, cases, check, every, finish, load, require, run, save, source, together, use
+from galley_test import case, cases, check, every, finish, lines_of, load, require, run, save, source, together, use
 
 begin()
 r = random.Random(20)
@@ -162,7 +162,7 @@ def script_trains(name, left):
     out = pathlib.Path(f'chat-{name}')
     run('train', path, *SETS, '--set', f'adapter={str(name == "adapter").lower()}', '--set', 'steps=2', '--out', out)
     check(sorted(x for x in ('model', 'adapter') if (out / x).is_dir()) == [left], f'{name}: the run leaves {sorted(x.name for x in out.iterdir())}')
-    losses = [x['validation_loss'] for x in map(json.loads, (out / 'metrics.jsonl').read_text().splitlines()) if 'validation_loss' in x]
+    losses = [x['validation_loss'] for x in lines_of(out) if 'validation_loss' in x]
     check(len(losses) == 1 and math.isfinite(losses[0]), f'{name}: a tenth is held out: {losses}')
     said = {seed: [run('sample', out, '--chat', '--tokens', 4, '--seed', seed, '--top-p', 0.9, input='tiva\n').stdout for _ in range(2)] for seed in (3, 4)}
     check(every(a == b for a, b in said.values()), f'{name}: the same seed says the same: {said}')

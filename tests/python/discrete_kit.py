@@ -3,7 +3,7 @@ at the same time."""
 import json
 import os
 
-from galley_test import binary, check, every, train
+from galley_test import binary, check, every, train, untimed
 
 plugins = [x for name in ('discrete', 'second-memory', 'bf16-storage', 'blocks') for x in ('--plugin-path', binary / 'tests' / 'plugins' / name)]
 discrete = ['--device', 'discrete', *plugins]
@@ -12,8 +12,7 @@ discrete = ['--device', 'discrete', *plugins]
 def bytes_of(made, *parts):
     """What a run left that says nothing of times, by name. A part is a folder or a file."""
     files = {x.relative_to(made.path): x.read_bytes() for part in parts for x in sorted([made.path / part, *(made.path / part).rglob('*')]) if x.is_file()}
-    lines = [{k: v for k, v in x.items() if k != 'seconds'} for x in made.lines]
-    return {**files, 'metrics': lines}
+    return {**files, 'metrics': untimed(made.lines)}
 
 
 def same(who, a, b, *parts):

@@ -9,7 +9,7 @@ import shutil
 import signal
 import struct
 
-from galley_test import Run, case, check, end_of, every, finish, fresh_folder, from_config, recipe, require, run, start, together, until, use
+from galley_test import Run, case, check, end_of, every, finish, fresh_folder, from_config, recipe, require, run, start, together, until, untimed, use
 
 fresh_folder()
 os.environ['GALLEY_CACHE'] = os.path.abspath('cache')
@@ -26,7 +26,7 @@ accumulate = use('accumulate', steps=2)
 
 
 def lines(out):
-    return [{k: v for k, v in x.items() if k != 'seconds'} for x in Run(out).lines]
+    return untimed(Run(out).lines)
 
 
 @functools.cache

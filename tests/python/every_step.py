@@ -5,7 +5,7 @@ import json
 import pathlib
 import shutil
 
-from galley_test import cases, check, finish, fresh_folder, from_config, recipe, run, use
+from galley_test import cases, check, finish, fresh_folder, from_config, lines_of, recipe, run, untimed, use
 
 fresh_folder()
 import families_kit  # noqa: E402
@@ -57,8 +57,7 @@ THREADS = (3, 2, 7)  # by the step: those of the rest
 def left(folder):
     """{what: content} of a run: its tensors, and its metrics but for times."""
     out = {str(x.relative_to(folder)): x.read_bytes() for x in pathlib.Path(folder).rglob('*.safetensors')}
-    lines = [json.loads(x) for x in (pathlib.Path(folder) / 'metrics.jsonl').read_text().splitlines()]
-    out['metrics'] = [{k: v for k, v in x.items() if 'seconds' not in k} for x in lines]
+    out['metrics'] = untimed(lines_of(folder))
     return out
 
 

@@ -287,12 +287,27 @@ def strategies():
     return uses, beside
 
 
+def lines_of(folder):
+    """The lines of a run's metrics.jsonl."""
+    return [json.loads(x) for x in pathlib.Path(folder, 'metrics.jsonl').read_text().splitlines()]
+
+
+def untimed(lines):
+    """Lines of metrics but for their times."""
+    return [{k: v for k, v in x.items() if k != 'seconds'} for x in lines]
+
+
+def timeless(document):
+    """All of compare.json but times and what the system says of memory."""
+    return json.loads(json.dumps(document), object_hook=lambda x: {k: v for k, v in x.items() if k not in ('seconds', 'ratio', 'resident')})
+
+
 class Run:
     """What a run left behind."""
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
-        self.lines = [json.loads(x) for x in (self.path / 'metrics.jsonl').read_text().splitlines()]
+        self.lines = lines_of(path)
         self.steps = [(x['loss'], x['grad_norm']) for x in self.lines if 'loss' in x]
         self.memory = json.loads((self.path / 'memory.json').read_text())
 

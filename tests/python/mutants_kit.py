@@ -5,7 +5,8 @@ import re
 
 source, binary = pathlib.Path(os.environ['GALLEY_SOURCE']), pathlib.Path(os.environ['GALLEY_BINARY'])
 tests = binary / 'tests' / 'bin' / 'models'
-mark = re.compile(r'^\s*(__syncthreads\(\)|__syncwarp\(\w*\)|GALLEY_ASYNC_COMMIT\(\)|GALLEY_ASYNC_WAIT\(\w+\));')
+BARRIERS = r'__syncthreads\(\)|__syncwarp\(\w*\)'  # of threads and lanes
+ALL = BARRIERS + r'|GALLEY_ASYNC_COMMIT\(\)|GALLEY_ASYNC_WAIT\(\w+\)'
 
 
 def files():
@@ -15,7 +16,8 @@ def files():
                 yield path
 
 
-def sites():
+def sites(of=ALL):
+    mark = re.compile(rf'^\s*({of});')
     return [f'{path.relative_to(source)}:{number}' for path in files() for number, line in enumerate(path.read_text().splitlines(), 1) if mark.match(line)]
 
 

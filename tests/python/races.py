@@ -10,7 +10,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from galley_test import case, check, finish, together, turn
-from mutants_kit import binary, ops_of, sites, source, tests
+from mutants_kit import BARRIERS, binary, ops_of, sites, tests
 
 TEN = 10
 kernels = binary / 'tests' / 'tsan'
@@ -36,7 +36,7 @@ def race_of(done):
     return f'{found[1]} at {found[2].split("/")[-1]}' if found else ''
 
 
-def in_turn(work, items):
+def at_once(work, items):
     """{item: what `work` gives}, as many at once as there are processors."""
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         return dict(together(items, pool.map(work, items)))
@@ -48,29 +48,20 @@ def no_kernel_has_one():
     listed = subprocess.run([tests, '--gtest_list_tests'], env=dict(os.environ, GALLEY_TEST_LEVEL='emulated'), capture_output=True, text=True).stdout
     words = sorted(set(re.findall(r'^  EqualsReference/([a-z0-9]*)_', listed, re.M)))
     cases = 0
-    for word, (done, ran) in in_turn(lambda x: tried([x]), words).items():
+    for word, (done, ran) in at_once(lambda x: tried([x]), words).items():
         cases += ran
         check(done.returncode == 0 and ran > 0, f'{word}: exit code {done.returncode}, {ran} cases, {race_of(done)}: {done.stdout[-300:]}{done.stderr[:6000]}')
     check(cases > 600, f'only {cases} cases ran')
     print(f'{cases} cases')
 
 
-def barriers():
-    """Those of threads and lanes: a copy that is not waited for is no race but a number of poison, which mutants.py looks for."""
-    return [x for x in sites() if 'GALLEY_ASYNC' not in line_of(x)]
-
-
-def line_of(site):
-    file, number = site.split(':')
-    return (source / file).read_text().splitlines()[int(number) - 1]
-
-
 @case
 def a_barrier_is_missing():
-    every_one = barriers()
+    """Of threads or lanes: a copy that is not waited for is no race but a number of poison, which mutants.py looks for."""
+    every_one = sites(BARRIERS)
     first = turn(len(every_one)) or 0
     chosen = every_one if '--all' in sys.argv else [every_one[(first + i * len(every_one) // TEN) % len(every_one)] for i in range(TEN)]
-    for site, (done, _) in in_turn(lambda x: tried(ops_of(x.split(':')[0]), x), chosen).items():
+    for site, (done, _) in at_once(lambda x: tried(ops_of(x.split(':')[0]), x), chosen).items():
         check(race_of(done).startswith('data race'), f'{site}: exit code {done.returncode}, {race_of(done)}: {done.stdout[-300:]}')
         print(f'{site}: {race_of(done)}')
 

@@ -9,7 +9,7 @@ import os
 import pathlib
 import shutil
 
-from galley_test import case, cases, check, every, finish, fresh_folder, run, together
+from galley_test import case, cases, check, every, finish, fresh_folder, lines_of, run, together
 from report_kit import SECOND, Timeline, against, compared, copy_of_half, half, line_of, plain, planless, planned, sealed, tensors_of, two_runs, variants
 
 fresh_folder()
@@ -173,9 +173,9 @@ def plan_of_a_variant(name):
 # ---- Runs ---------------------------------------------------------------------------------------------------------------------------
 
 
-def lines_of(folder):
+def steps_and_validations(folder):
     """The lines of steps, and those of validations."""
-    lines = [json.loads(x) for x in pathlib.Path(folder, 'metrics.jsonl').read_text().splitlines()]
+    lines = lines_of(folder)
     return [x for x in lines if 'validation_loss' not in x], [x for x in lines if 'validation_loss' in x]
 
 
@@ -207,7 +207,7 @@ def map_of_runs():
 @cases([0, 1])
 def metrics_of_a_run(at):
     folder, shown = two_runs().names[at], two_runs().data['runs'][at]
-    steps, validations = lines_of(folder)
+    steps, validations = steps_and_validations(folder)
     metrics = shown['metrics']
     check(set(metrics['columns']) == set(steps[0]) and metrics['every'] == 1 and metrics['steps'] == len(steps) == 12, f'{sorted(metrics["columns"])}')
     for key in steps[0]:

@@ -6,7 +6,7 @@ import json
 import os
 import pathlib
 
-from galley_test import case, cases, check, finish, fresh_folder, galley, require
+from galley_test import case, cases, check, finish, fresh_folder, galley, lines_of, require
 
 fresh_folder()
 TEXT = b'The cafe at the corner opens at seven, and the baker is there from four.\n' * 40
@@ -34,8 +34,7 @@ def write(path, content):
 def left(out):
     """Losses, and the model's bytes."""
     out = pathlib.Path(os.fsdecode(out))
-    lines = [json.loads(x) for x in (out / 'metrics.jsonl').read_text().splitlines()]
-    return [(x.get('step'), x.get('loss'), x.get('validation_loss')) for x in lines], (out / 'model/model.safetensors').read_bytes()
+    return [(x.get('step'), x.get('loss'), x.get('validation_loss')) for x in lines_of(out)], (out / 'model/model.safetensors').read_bytes()
 
 
 def goes_on(out, recipe, *more):

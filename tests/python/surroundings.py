@@ -2,7 +2,6 @@
 """What surrounds the program changes no byte of what it computes: locales, umask, HOME and the places that follow from it, few file descriptors, links as
 the hub's cache has them, model folders that nobody may write. Where something cannot be, it is refused by name, and nothing is left."""
 import functools
-import json
 import os
 import pathlib
 import resource
@@ -10,7 +9,7 @@ import shutil
 import stat
 
 from errors_kit import check_error
-from galley_test import case, cases, check, every, finish, fresh_folder, from_config, galley, program, recipe, require, run, skip, use
+from galley_test import case, cases, check, every, finish, fresh_folder, from_config, galley, lines_of, program, recipe, require, run, skip, untimed, use
 
 fresh_folder()
 here = pathlib.Path.cwd()
@@ -24,8 +23,7 @@ os.environ.update(GALLEY_CACHE=str(here / 'cache'))
 
 def left(out):
     """What a run leaves but for times: losses and bytes. A page and a record have places in them."""
-    metrics = [{k: v for k, v in json.loads(x).items() if k != 'seconds'} for x in (out / 'metrics.jsonl').read_text().splitlines()]
-    return metrics, {str(x.relative_to(out)): x.read_bytes() for x in sorted(out.rglob('*')) if x.is_file() and x.suffix == '.safetensors'}
+    return untimed(lines_of(out)), {str(x.relative_to(out)): x.read_bytes() for x in sorted(out.rglob('*')) if x.is_file() and x.suffix == '.safetensors'}
 
 
 def trained(out, path=PLAIN, *flags, **more):

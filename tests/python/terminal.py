@@ -14,7 +14,7 @@ import subprocess
 import termios
 import unicodedata
 
-from galley_test import case, cases, check, every, finish, fresh_folder, program, require, run, source
+from galley_test import case, cases, check, every, finish, fresh_folder, lines_of, program, require, run, source
 
 COLUMNS = 80
 fresh_folder()
@@ -184,7 +184,7 @@ def live_line():
 def curve():
     """The loss is what metrics.jsonl says, from the first step to the last, and falls."""
     folder, screen = trained()
-    losses = [x['loss'] for x in map(json.loads, (folder / 'metrics.jsonl').read_text().splitlines()) if 'loss' in x]
+    losses = [x['loss'] for x in lines_of(folder) if 'loss' in x]
     title, *rows = screen.after('training loss, nats a token; last ')[:8]
     check(abs(float(title.split(' ')[-1]) - losses[-1]) < 1e-4, f'last loss: {title}, not {losses[-1]}')
     high, low = float(rows[0].split()[0]), float(rows[5].split()[0])

@@ -91,8 +91,8 @@ Runtime& runtime() {
   return all;
 }
 
-/// Whether a word is the address of something of this process, and not of memory that cudaMalloc or cudaHostAlloc gave. One whose lower half is
-/// a small number is that number beside padding: GCC 12 leaves some at the ends of arrays' elements when it clears padding.
+/// Whether a word is the address of something of this process, and not of memory that cudaMalloc or cudaHostAlloc gave. One whose lower
+/// half is a small number is that number beside padding: GCC 12 leaves some at the ends of arrays' elements when it clears padding.
 bool only_the_host_has(uintptr_t word) {
   constexpr uintptr_t kPage = 4096, kLowest = 1 << 16, kEnd = uintptr_t{1} << 47;
   if (static_cast<uint32_t>(word) < kLowest || word >= kEnd) return false;

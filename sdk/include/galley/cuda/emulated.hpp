@@ -4,8 +4,8 @@
 //
 // What it finds: wrong indices, tails and dtypes; missing barriers, since fibers run far ahead of each other; deadlocks; shared memory that
 // is read before it is written (its bytes are 0xFF at the start of a block: NaN in every floating dtype); misaligned vectors; launches that
-// no GPU takes; under AddressSanitizer also accesses outside of shared memory; under ThreadSanitizer races (emulated_races.hpp). What it cannot
-// find: speed.
+// no GPU takes; under AddressSanitizer also accesses outside of shared memory; under ThreadSanitizer races (emulated_races.hpp). What it
+// cannot find: speed.
 //
 // GALLEY_CUDA_ORDER = forward (default), reverse, or a number that seeds a random order: in which order the threads of a block run.
 // GALLEY_CUDA_BLOCKS = N: of each launch only few blocks (blocks_to_run()). So a kernel can be tried on operands that no test could compute
@@ -72,8 +72,8 @@ inline void check_mutant() {
                        "name a line of a kernel's source that is loaded, by the end of its path: cuda.cu:57");
 }
 
-/// Which blocks of a launch run, in a random order of threads also these in a random order. `most` (GALLEY_CUDA_BLOCKS): along x only the first
-/// and the last so many and eight between them, along y and z an eighth of that; 0: all.
+/// Which blocks of a launch run. In a random order of threads, blocks have one too. `most` (GALLEY_CUDA_BLOCKS): along x only the first and
+/// the last so many and eight between them, along y and z an eighth of that; 0: all.
 inline std::vector<Index> blocks_to_run(Extent blocks, unsigned most, const std::string& order) {
   std::mt19937_64 random(std::strtoull(order.c_str(), nullptr, 10));
   const auto along = [&](unsigned extent, unsigned m) {

@@ -207,8 +207,8 @@ class Worker {
     return {votes_, voters_};
   }
 
-  /// Waits for the lanes that `mask` names, this one among them; then the last to come runs the operation. `orders`: what each has done before is
-  /// done before what any of them does then.
+  /// Waits for the lanes that `mask` names, this one among them; then the last to come runs the operation. `orders`: what each has done
+  /// before is done before what any of them does then.
   void warp(unsigned mask, void* argument, WarpOperation operation, bool orders = false) {
     const races::Unseen unseen;
     const unsigned lane = current_->number % kWarp, first = current_->number - lane;
