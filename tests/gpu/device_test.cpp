@@ -62,6 +62,7 @@ struct Rows {
   const float* rows[2];
 };
 void read_rows(Rows, const float*) {}
+void read_nothing(int) {}
 
 // A GPU ends with an illegal address where a kernel reads what only the host has; an emulated kernel would read it.
 TEST(Device, RefusesALaunchWithAnAddressOfTheHost) {
@@ -94,6 +95,23 @@ TEST(Device, RefusesALaunchWithAnAddressOfTheHost) {
   EXPECT_THROW(upload(setup, const_cast<float*>(device), table, sizeof table), sdk::Failure);
   EXPECT_NO_THROW(upload(setup, const_cast<float*>(device), table, sizeof(void*)));
   EXPECT_NO_THROW(opened.device->synchronize());
+}
+
+// sm_86, sm_89 and sm_120 give a block 99 KiB of shared memory, sm_80 and sm_90 more: a kernel has to do with the least.
+TEST(Device, RefusesALaunchThatNotEveryGpuTakes) {
+  const auto said = [](const Grid& grid) {
+    try {
+      launch(read_nothing, grid, nullptr, 0);
+    } catch (const sdk::Failure& failure) {
+      return std::string(failure.what());
+    }
+    return std::string();
+  };
+  allow_shared(read_nothing, 100 << 10);
+  EXPECT_EQ(said({1, 32, 99 << 10}), "");
+  EXPECT_NE(said({1, 32, (99 << 10) + 16}).find("a launch that not every GPU takes: 1 blocks of 32 threads with 101392 bytes"),
+            std::string::npos);
+  EXPECT_NE(said({1, 1056}).find("a launch that not every GPU takes: 1 blocks of 1056 threads"), std::string::npos);
 }
 
 TEST(Device, NamesADriverThatIsTooOld) {

@@ -195,13 +195,19 @@ TEST_P(Kernel, MakesTheSameBytesInAnyOrderOfThreads) {
   });
 }
 
-// A range of a tensor may begin anywhere, and vectors of 16 bytes may not.
+// A range of a tensor may begin anywhere, and vectors of 16 bytes may not. Codes and numbers of 16 bits also lie at odd multiples of their size.
 TEST_P(Kernel, MakesTheSameBytesAtAnyAddress) {
   if (left_out()) return;
+  int64_t least = 4;
+  for (const auto* operands : {&problem.inputs, &problem.outputs})
+    for (const auto& t : *operands)
+      if (t) least = std::min<int64_t>(least, galley_dtype_bytes(t->dtype));
   each([&](const galley_kernel* kernel, const std::string& isa) {
     if (chooses(kernel, isa)) return;
     const Execution alone = execute(kernel, isa, problem);
-    for (const int64_t off : isa == "emulated" ? std::vector<int64_t>{8} : std::vector<int64_t>{8, 4}) {
+    std::vector<int64_t> offs = isa == "emulated" ? std::vector<int64_t>{8} : std::vector<int64_t>{8, 4};
+    if (least < 4) offs.push_back(least);
+    for (const int64_t off : offs) {
       const Placed placed(problem, {}, off);
       const View view(problem, placed.inputs, placed.outputs, {}, false);
       const Launch made = launch(kernel, isa, {view.node()}, {view.node()});

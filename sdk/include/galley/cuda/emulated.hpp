@@ -94,12 +94,15 @@ inline std::vector<Index> blocks_to_run(Extent blocks, unsigned most, const std:
   return out;
 }
 
+/// Bytes of dynamic shared memory that every GPU from sm_80 on gives a block: sm_86, sm_89 and sm_120 have the least.
+constexpr size_t kMostShared = 99 * 1024;
+
 /// Runs a kernel on all threads of all blocks; blocks run beside each other on the host's compute threads.
 inline void run(Extent blocks, Extent threads, size_t dynamic, Worker::Body body, const void* call) {
   const uint64_t total = uint64_t{blocks.x} * blocks.y * blocks.z;
   const uint64_t n = uint64_t{threads.x} * threads.y * threads.z;
-  if (total == 0 || n == 0 || n > 1024 || blocks.y > 65535 || blocks.z > 65535 || blocks.x > 0x7FFFFFFFu || dynamic > 227 * 1024)
-    throw sdk::Failure(GALLEY_FAILED, "a launch that no GPU takes: " + std::to_string(total) + " blocks of " + std::to_string(n) +
+  if (total == 0 || n == 0 || n > 1024 || blocks.y > 65535 || blocks.z > 65535 || blocks.x > 0x7FFFFFFFu || dynamic > kMostShared)
+    throw sdk::Failure(GALLEY_FAILED, "a launch that not every GPU takes: " + std::to_string(total) + " blocks of " + std::to_string(n) +
                                           " threads with " + std::to_string(dynamic) + " bytes of shared memory");
   check_mutant();
   const char* text = std::getenv("GALLEY_CUDA_ORDER");

@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kCodedThreads)
     const float absmax = from.absmax_of(at >> block_bits, book);
     const uint8_t* const codes = from.codes + at / 2;
     Vector<uint8_t, 4> bytes = {};
-    if (count == kPack) {
+    if (count == kPack && reinterpret_cast<uintptr_t>(codes) % 4 == 0) {
       bytes = load_vector<uint8_t, 4>(codes);
     } else {
 #pragma unroll
