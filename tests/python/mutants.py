@@ -9,7 +9,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from mutants_kit import ops_of, sites, tests
+from mutants_kit import ON_CODES, ops_of, sites, tests, tests_of
 
 if not tests.exists():
     print('the tests in C++ were not built (libgtest-dev)')
@@ -20,8 +20,7 @@ harmless = {}
 
 def notices(site):
     ops = ops_of(site.split(':')[0]) if site else ['*']
-    tests_of = ('*Kernel.EqualsReference', '*Kernel.MakesTheSameBytesInAnyOrderOfThreads', '*OnCodesEqualTheDefinition')
-    cases = ':'.join(f'{test}/{op}_*' for op in ops for test in tests_of)
+    cases = tests_of(ops, ('*Kernel.EqualsReference', '*Kernel.MakesTheSameBytesInAnyOrderOfThreads', ON_CODES))
     environment = dict(os.environ, GALLEY_TEST_LEVEL='emulated', GALLEY_TEST_SEED='1', **({'GALLEY_CUDA_MUTANT': site} if site else {}))
     try:
         done = subprocess.run([tests, f'--gtest_filter={cases}:Groups*:Reduce*:StoredSteps*', '--gtest_brief=1', '--gtest_fail_fast'], env=environment, capture_output=True, text=True, timeout=300)

@@ -9,6 +9,14 @@ BARRIERS = r'__syncthreads\(\)|__syncwarp\(\w*\)'  # of threads and lanes
 ALL = BARRIERS + r'|GALLEY_ASYNC_COMMIT\(\)|GALLEY_ASYNC_WAIT\(\w+\)'
 
 
+ON_CODES = '*OnCodesEqualTheDefinition'  # of operands in a format, which other kernels take
+
+
+def tests_of(ops, names=('*Kernel.EqualsReference', ON_CODES)):
+    """A filter for the tests of these ops' kernels."""
+    return ':'.join(f'{test}/{op}_*' for op in ops for test in names)
+
+
 def files():
     for folder in ('sdk/include/galley/cuda', 'models', 'plugins'):
         for path in sorted((source / folder).rglob('*')):

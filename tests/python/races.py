@@ -10,7 +10,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from galley_test import case, check, finish, together, turn
-from mutants_kit import BARRIERS, binary, ops_of, sites, tests
+from mutants_kit import BARRIERS, binary, ops_of, sites, tests, tests_of
 
 TEN = 10
 kernels = binary / 'tests' / 'tsan'
@@ -22,10 +22,9 @@ if not tests.exists() or not (kernels / 'plugins' / 'models' / 'models-cuda-emul
 
 def tried(ops, mutant=None):
     """What the tests of these ops' kernels say, and how many ran."""
-    cases = ':'.join(f'*Kernel.EqualsReference/{op}_*' for op in ops)
     environment = dict(os.environ, GALLEY_BINARY=str(kernels), GALLEY_TEST_LEVEL='emulated', GALLEY_TEST_SEED='1', GALLEY_TEST_ONE_THREAD='1', LD_PRELOAD=runtime,
                        TSAN_OPTIONS='halt_on_error=1', **({'GALLEY_CUDA_MUTANT': mutant} if mutant else {}))
-    done = subprocess.run([tests, f'--gtest_filter={cases}', '--gtest_brief=1'], env=environment, capture_output=True, text=True, timeout=1500)
+    done = subprocess.run([tests, f'--gtest_filter={tests_of(ops)}', '--gtest_brief=1'], env=environment, capture_output=True, text=True, timeout=1500)
     ran = re.search(r'\[=+\] (\d+) tests? from', done.stdout)
     return done, int(ran[1]) if ran else 0
 
