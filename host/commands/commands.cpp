@@ -36,6 +36,9 @@ namespace galley {
 namespace {
 
 const FlagSpec set_flag = {"--set", "NAME=VALUE", "set a recipe argument: the value of arg(\"NAME\")", true, false};
+const FlagSpec without_flag = {
+    "--without", "PASSES",
+    "leave passes of the compiler out that only make it faster, to find a bug: fuse, alias, overlap, with commas between"};
 const FlagSpec confine_flag = {"--confine", "", "limit what comes from somebody else to files in its own folder and those that flags name",
                                false, false};
 const FlagSpec unconfined_flag = {"--unconfined", "", "let a run that is not marked as yours read all that it recorded", false, false};
@@ -239,6 +242,7 @@ std::vector<CommandSpec> all_commands() {
         target_flag,
         device_flag,
         plugin_path_flag,
+        without_flag,
         {"--json", "", "print the plan as JSON"},
         {"--tensors", "", "with --json: also each tensor, with its bytes, owner, offset and life"},
         {"--html", "FILE", "write a page with a map of the memory: every tensor, where and when; for a browser, without network"},
@@ -261,6 +265,7 @@ std::vector<CommandSpec> all_commands() {
         target_flag,
         device_flag,
         plugin_path_flag,
+        without_flag,
         until_flag,
         profile_flag,
         trace_flag,

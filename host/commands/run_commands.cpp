@@ -103,6 +103,31 @@ Status ReferenceShown::finish(Status ran) {
   return file_->finish();
 }
 
+namespace {
+
+/// Of "fuse,alias": passes that a program can do without.
+Result<std::set<std::string>> passes_without(const std::string& list) {
+  std::set<std::string> out;
+  std::vector<std::string> names;
+  std::string known;
+  for (const PassInfo& pass : pass_list())
+    if (pass.only_faster) {
+      names.emplace_back(pass.name);
+      known += (known.empty() ? "" : ", ") + names.back();
+    }
+  for (size_t at = 0; at <= list.size();) {
+    const size_t end = std::min(list.find(',', at), list.size());
+    const std::string name = list.substr(at, end - at);
+    if (std::ranges::find(names, name) == names.end())
+      return recipe_error("--without " + list + ": '" + name + "' is no pass that can be left out", "these can: " + known);
+    out.insert(name);
+    at = end + 1;
+  }
+  return out;
+}
+
+}  // namespace
+
 Result<StudyOptions> study_options(const CommandLine& a) {
   StudyOptions out;
   out.warn = [](const std::string& line) { log(LogLevel::Warning, line); };
@@ -118,6 +143,7 @@ Result<StudyOptions> study_options(const CommandLine& a) {
   out.confine = a.has("--confine") ? Confine::Yes : Confine::No;
   out.unconfined = a.has("--unconfined");
   if (out.unconfined && a.has("--confine")) return recipe_error("--confine and --unconfined say the contrary", "give one of them");
+  if (a.has("--without")) out.without = TRY(passes_without(a.get("--without")));
   out.command = a.typed;
   out.device = a.get("--device", "cpu");
   out.target = a.get("--target");

@@ -78,11 +78,11 @@ constexpr Pass passes[] = {
     // Peaks that strategies were told of hold: they count joined launches, and outputs that take over inputs. Only `overlap` raises them.
     {{"clone", "what backward recomputes"}, clone, verify_program, dump_program},
     // MicroItems holds no longer: instructions have moved.
-    {{"fuse", "groups and chains of nodes that one launch computes"}, fuse, verify_program, dump_program},
+    {{"fuse", "groups and chains of nodes that one launch computes", true}, fuse, verify_program, dump_program},
     // An instruction may be several nodes; operands between the links of a chain may have no memory.
-    {{"alias", "outputs that take over their inputs' memory"}, alias, verify_program, dump_program},
+    {{"alias", "outputs that take over their inputs' memory", true}, alias, verify_program, dump_program},
     // A tensor may hold one value after another; Operand::value says which of them a reader expects.
-    {{"overlap", "copies between memory classes that run beside kernels"}, overlap, verify_program, dump_program},
+    {{"overlap", "copies between memory classes that run beside kernels", true}, overlap, verify_program, dump_program},
     // Instructions of different queues run at the same time; events are all that orders them.
 };
 
@@ -121,7 +121,7 @@ Result<Program> compile(Graph& graph, Strategies strategies, Plugins& plugins, c
       graph, strategies, plugins, target, options, TRY(bind_roles(plugins)), Kernels(plugins, strategies, target, options, graph.length())};
   for (const Pass& pass : passes) {
     const auto begin = std::chrono::steady_clock::now();
-    TRY_STATUS(pass.run(c));
+    if (!options.without.contains(pass.info.name)) TRY_STATUS(pass.run(c));
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
     TRY_STATUS(pass.verify(c, pass.info.name));
     const std::chrono::duration<double, std::milli> both = std::chrono::steady_clock::now() - begin;

@@ -23,6 +23,7 @@ enum class Purpose : uint8_t {
 struct PassInfo {
   const char* name;
   const char* does;
+  bool only_faster = false;  ///< without it a program computes the same, slower or in more memory
 };
 
 struct CompileOptions {
@@ -49,6 +50,7 @@ struct CompileOptions {
   /// Whether a plugin came with the program. All are taken for foreign without it.
   std::function<bool(const Plugin&)> built_in;
   std::set<std::string> kernels;  ///< plugins whose kernels the recipe asks for, by id
+  std::set<std::string> without;  ///< passes that are left out, of those that are `only_faster`
   /// Is told of every pass when it is over; `text` prints what it made.
   std::function<void(const PassInfo& pass, const std::function<std::string()>& text)> watch;
 };

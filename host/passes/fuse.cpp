@@ -29,6 +29,7 @@ std::set<TensorId> dropped_constants(const Sources& sources, const Fusion& fusio
 }  // namespace
 
 void Fuser::share_all(Outline& outline, const Sources& sources) {
+  if (c_.options.without.contains("alias")) return;
   for (size_t s = 0; s < segment_count; ++s) {
     std::vector<const std::vector<TakeOver>*> allowed;
     allowed.reserve(sources[s].instructions.size());
@@ -91,7 +92,7 @@ std::vector<int64_t> Fuser::peaks(const Outline& outline, const Sources& sources
       entry.end = static_cast<uint32_t>(code.touched.size());
       code.entries.push_back(entry);
     }
-    share(code, allowed, out.tensors.size());
+    if (!c_.options.without.contains("alias")) share(code, allowed, out.tensors.size());
     out.segments[s] = std::move(code);
   }
   for (const TensorId id : dropped_constants(sources, fusion)) out.tensors[static_cast<size_t>(id)].bytes = 0;
@@ -122,7 +123,8 @@ Result<Fusion> Fuser::find(const Outline& outline, const Sources& sources) {
   Outline apart = outline;
   share_all(apart, sources);
   const Room room(apart, c_.target);
-  Fusion fusion = TRY(joined(outline, apart, sources, {}, room));
+  Fusion fusion;
+  if (!c_.options.without.contains("fuse")) fusion = TRY(joined(outline, apart, sources, {}, room));
   const bool any = !fusion.peaks.empty();
   // A plan cannot need less than what lives at one time.
   if (any && no_higher(fusion.peaks, room.least())) return fusion;

@@ -403,6 +403,7 @@ CompileOptions compile_options(const Study& s, const StudyOptions& options, bool
     return static_cast<int64_t>(Loader::bytes(layout, micro_batches, held));
   };
   out.kernels = {s.recipe.kernels.begin(), s.recipe.kernels.end()};
+  out.without = options.without;
   out.watch = options.watch;
   out.built_in = [&s](const Plugin& plugin) { return s.built_in(plugin); };
   return out;

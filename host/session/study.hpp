@@ -53,6 +53,7 @@ struct StudyOptions {
   std::map<std::string, std::string> modules, required;  ///< likewise, of RecipeOptions
   std::function<void(const std::string&)> warn;          ///< gets a line for each plugin that cannot be used; not given: nobody does
   Installation installation = find_installation();
+  std::set<std::string> without;  ///< --without: passes of the compiler that are left out
   /// Is told of every pass of the compiler, and of the plan behind them; the text prints what it made.
   std::function<void(const PassInfo& pass, const std::function<std::string()>& text)> watch;
   std::vector<std::string> labels;    ///< names of labels, of a run that has found them in its data; empty: they are looked for there
