@@ -9,6 +9,7 @@
 
 #include "host/commands/cli.hpp"
 #include "host/plugins/fault.hpp"
+#include "host/plugins/library.hpp"
 
 // In the place of the system's for the whole process: a plugin that ends it so would leave half a run with exit code 0, and not a word.
 extern "C" {
@@ -54,6 +55,7 @@ int main(int argc, char** argv) {
   (void)std::signal(SIGXFSZ, SIG_IGN);
   galley::name_faults();
   const int code = galley::run_program({argv + 1, argv + argc}, can_print ? galley::Stdout::Open : galley::Stdout::Closed);
+  galley::close_libraries();
   galley::command_ends(code);
   return code;
 }

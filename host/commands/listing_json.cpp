@@ -72,6 +72,7 @@ Value contract(const galley_op& op) {
                                      {GALLEY_OP_LOSS, "loss"},
                                      {GALLEY_OP_LINEAR, "linear"},
                                      {GALLEY_OP_LOW, "low"},
+                                     {GALLEY_OP_PRIVATE, "private"},
                                      {GALLEY_OP_ROUNDS, "rounds"},
                                      {GALLEY_OP_FULL, "full"}});
   out["grain"] = std::string(grains[op.grain]);
@@ -85,8 +86,8 @@ Value format(const galley_format& f) {
   out["name"] = std::string(f.name);
   if (f.pack_op) out["pack_op"] = std::string(f.pack_op);
   out["unpack_op"] = std::string(f.unpack_op);
-  out["exact"] = f.exact != 0;
-  out["trainable"] = f.trainable != 0;
+  out["exact"] = (f.flags & GALLEY_FORMAT_EXACT) != 0;
+  out["trainable"] = (f.flags & GALLEY_FORMAT_TRAINABLE) != 0;
   out["flags"] =
       names_of(f.flags, {{GALLEY_FORMAT_STOCHASTIC, "stochastic"}, {GALLEY_FORMAT_PLAIN, "plain"}, {GALLEY_FORMAT_ROUNDED, "rounded"}});
   return out;

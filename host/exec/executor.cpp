@@ -81,7 +81,6 @@ Executor::~Executor() {
 Result<void*> Executor::prepare(const Instruction& code, const galley_node_view* const* nodes, uint32_t n) {
   auto setup = new_struct<galley_kernel_setup>();
   setup.target = target_.get();
-  setup.device = machine_->handle();
   setup.queue = machine_->queue();
   setup.choices = choices_ ? choices_->table() : nullptr;
   if (code.workspace != no_tensor) {

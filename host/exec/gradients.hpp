@@ -18,7 +18,7 @@ struct LoneNode {
   const galley_op* op = nullptr;
   std::string name;
   AttrList attrs;
-  uint32_t flags = 0;
+  uint64_t flags = 0;
   int64_t first_row = 0, length = 0, block = -1;
   std::vector<std::optional<Numbers>> inputs;  ///< none: absent
 

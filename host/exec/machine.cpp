@@ -63,7 +63,7 @@ Status Machine::allocate(const Target& target, int64_t shift) {
           "plans for other machines can be made with 'galley plan --target', but only run there");
     }
     void* data = nullptr;
-    arenas_[i].shift = device_.memories[i]->host_access ? shift : 0;
+    arenas_[i].shift = device_.memories[i]->flags & GALLEY_MEMORY_HOST_ACCESS ? shift : 0;
     const int64_t asked = bytes + arenas_[i].shift;
     Status allocated =
         call("allocate", [&](galley_error* error) { return device_.allocate(handle_, static_cast<uint32_t>(i), asked, &data, error); });
@@ -75,8 +75,8 @@ Status Machine::allocate(const Target& target, int64_t shift) {
     if (data) data = static_cast<std::byte*>(data) + arenas_[i].shift;
     arenas_[i].data = static_cast<std::byte*>(data);
     arenas_[i].bytes = bytes;
-    arenas_[i].host_access = device_.memories[i]->host_access != 0;
-    if (!data && (arenas_[i].host_access || device_.memories[i]->computes))
+    arenas_[i].host_access = (device_.memories[i]->flags & GALLEY_MEMORY_HOST_ACCESS) != 0;
+    if (!data && (arenas_[i].host_access || device_.memories[i]->flags & GALLEY_MEMORY_COMPUTES))
       return plugin_error("device '" + std::string(device_.kind) + "': the arena of '" + name + "' has no address");
     if (reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(target.memories[i].alignment) != 0) {
       return plugin_error("device '" + std::string(device_.kind) + "': the arena of '" + name + "' is not aligned to " +

@@ -82,7 +82,7 @@ std::vector<double> by_row(const std::vector<double>& values, int64_t columns) {
 
 }  // namespace
 
-Status call_reference(const galley_op* op, const std::string& name, const AttrList& attributes, uint32_t flags, int64_t first_row,
+Status call_reference(const galley_op* op, const std::string& name, const AttrList& attributes, uint64_t flags, int64_t first_row,
                       int64_t length, int64_t block, std::span<Numbers* const> inputs, std::span<Numbers* const> outputs) {
   std::vector<galley_operand> operands;
   operands.reserve(inputs.size() + outputs.size());

@@ -51,7 +51,7 @@ struct Numbers {
 };
 
 /// Calls an op's reference on these operands; null: absent.
-Status call_reference(const galley_op* op, const std::string& name, const AttrList& attributes, uint32_t flags, int64_t first_row,
+Status call_reference(const galley_op* op, const std::string& name, const AttrList& attributes, uint64_t flags, int64_t first_row,
                       int64_t length, int64_t block, std::span<Numbers* const> inputs, std::span<Numbers* const> outputs);
 
 /// What nodes of an instruction make: outputs, and inputs that they update. By node.

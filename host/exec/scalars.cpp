@@ -29,7 +29,7 @@ void Scalars::tell(const StepBegin& begin) {
     if (const ScalarSlot* slot = find(program_, which)) put(slot->offset, value);
   };
   store(GALLEY_SCALAR_ATTEMPTED_STEP, begin.attempted);
-  store(GALLEY_SCALAR_WINDOW_TOKENS, static_cast<float>(begin.window_tokens));
+  store(GALLEY_SCALAR_WINDOW_TOKENS, static_cast<double>(begin.window_tokens));
   if (program_.scheduled_from < 0) return;
   put(program_.scheduled_from, begin.applied);
   for (const ScalarSlot& slot : program_.slots)

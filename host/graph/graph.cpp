@@ -19,7 +19,7 @@ struct ScalarShape {
 };
 constexpr ScalarShape scalar_shapes[] = {
     {GALLEY_SCALAR_ATTEMPTED_STEP, "attempted_step", GALLEY_I64, 1},
-    {GALLEY_SCALAR_WINDOW_TOKENS, "window_tokens", GALLEY_F32, 1},
+    {GALLEY_SCALAR_WINDOW_TOKENS, "window_tokens", GALLEY_F64, 1},
     {GALLEY_SCALAR_APPLIED_STEP, "applied_step", GALLEY_I64, 1},
     {GALLEY_SCALAR_APPLY, "apply", GALLEY_I32, 1},
     {GALLEY_SCALAR_LOSS_SCALE, "loss_scale", GALLEY_F32, 1},
@@ -500,6 +500,7 @@ NodeDescription::NodeDescription(const galley_op* op, const std::string& name, c
            static_cast<uint32_t>(inputs_.size()),
            static_cast<uint32_t>(outputs_.size()),
            static_cast<uint32_t>(attrs_.size()),
+           0,
            GALLEY_NODE_TRAINING,
            0,
            length,

@@ -359,8 +359,13 @@ class Graph {
   std::vector<std::string> ignored_files;     ///< patterns of tensors in the model's files that are not read
   std::optional<Error> refused;               ///< the last verb that was refused: whose fault it is when the plugin's call then fails
 
-  static const galley_graph_verbs* verbs();
+  /// What plugins are given: in every phase, and in each of them.
   static const galley_graph_reader* reader();
+  static const galley_graph_verbs* verbs();
+  static const galley_model_verbs* model_verbs();
+  static const galley_load_verbs* load_verbs();
+  static const galley_export_verbs* export_verbs();
+  static const galley_update_verbs* update_verbs();
   galley_graph* handle() { return reinterpret_cast<galley_graph*>(this); }
 
  private:

@@ -21,7 +21,7 @@ namespace galley {
 namespace {
 
 bool is_16_bit(uint32_t dtype) { return dtype == GALLEY_BF16 || dtype == GALLEY_F16; }
-uint32_t flags_of(const galley_operand_rule* rule) { return rule ? rule->flags : 0; }
+uint64_t flags_of(const galley_operand_rule* rule) { return rule ? rule->flags : 0; }
 
 class Caster {
  public:
@@ -108,7 +108,7 @@ class Caster {
 
   /// The dtype that input i has to have; 0: whatever it is.
   uint32_t wanted(const GraphNode& node, size_t i) const {
-    const uint32_t flags = flags_of(input_rule(node.op, i));
+    const uint64_t flags = flags_of(input_rule(node.op, i));
     if (flags & GALLEY_OPERAND_COMPUTE) return compute_.at(node.id);
     return flags & GALLEY_OPERAND_ANY_DTYPE ? 0 : GALLEY_F32;
   }

@@ -53,7 +53,7 @@ class Recomputer::Pass {
     for (size_t i = 0; i < forward; ++i) {
       emit(i, false);
       for (const TensorId t : r_.items_[i].outputs)
-        if (at(t).needed && at(t).how == GALLEY_OFFLOAD) take_out(t);
+        if (at(t).needed && at(t).how == kOffload) take_out(t);
     }
     for (size_t i = forward; i < before; ++i) {
       for (const TensorId t : r_.items_[i].inputs)
@@ -97,7 +97,7 @@ class Recomputer::Pass {
       bool again = false, each = false;
       for (const TensorId t : r_.items_[i].outputs) {
         const State& x = at(t);
-        if (!x.needed || x.how == GALLEY_KEEP || x.how == GALLEY_OFFLOAD) continue;
+        if (!x.needed || x.how == GALLEY_KEEP || x.how == kOffload) continue;
         again = true;
         each = each || x.how == GALLEY_RECOMPUTE_EACH;
       }
@@ -114,7 +114,7 @@ class Recomputer::Pass {
     std::vector<std::pair<size_t, size_t>> stack;  // an item, and which of its inputs comes next
     const auto missing = [&](TensorId x) {
       const State& s = at(x);
-      return made_by_forward(x) && s.how != GALLEY_KEEP && s.how != GALLEY_OFFLOAD && s.now == no_tensor;
+      return made_by_forward(x) && s.how != GALLEY_KEEP && s.how != kOffload && s.now == no_tensor;
     };
     if (missing(t)) stack.emplace_back(r_.producer_[static_cast<size_t>(t)], 0);
     while (!stack.empty()) {
@@ -144,7 +144,7 @@ class Recomputer::Pass {
   }
   void replace(TensorId t) {
     at(t).now = add(t, 0);
-    if (at(t).how == GALLEY_RECOMPUTE_EACH || at(t).how == GALLEY_OFFLOAD) passing_.push_back(t);
+    if (at(t).how == GALLEY_RECOMPUTE_EACH || at(t).how == kOffload) passing_.push_back(t);
   }
   void save(TensorId t) {
     if (saved_.size() <= static_cast<size_t>(t)) saved_.resize(static_cast<size_t>(t) + 1, false);
@@ -162,7 +162,7 @@ class Recomputer::Pass {
     for (const TensorId t : r_.items_[item].inputs) {
       if (!made_by_forward(t)) continue;
       if (at(t).how == GALLEY_KEEP) save(t);
-      if (at(t).how != GALLEY_OFFLOAD || at(t).now != no_tensor) continue;
+      if (at(t).how != kOffload || at(t).now != no_tensor) continue;
       replace(t);
       save(at(t).now);
       copy(at(t).home, at(t).now, r_.c_.target.queue_for(Queue::In));

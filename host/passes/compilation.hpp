@@ -75,7 +75,10 @@ struct Compilation {
   bool within_limits(const std::vector<int64_t>& before, const std::vector<int64_t>& after) const;
 };
 
-/// What is done with a saved tensor: GALLEY_KEEP, GALLEY_RECOMPUTE, GALLEY_RECOMPUTE_EACH or GALLEY_OFFLOAD.
+/// To some memory class.
+inline constexpr uint32_t kOffload = GALLEY_OFFLOAD_TO(0);
+
+/// What is done with a saved tensor: GALLEY_KEEP, GALLEY_RECOMPUTE, GALLEY_RECOMPUTE_EACH or kOffload.
 inline uint32_t choice_how(uint32_t choice) { return choice & 0xFFu; }
 /// The memory class to which a saved tensor is offloaded.
 inline uint32_t choice_memory(uint32_t choice) { return choice >> 8; }

@@ -19,7 +19,7 @@ std::string problem(const Compilation& c, size_t item, uint32_t choice) {
   const galley_saved_item& s = c.saved.items[item];
   const uint32_t memory = choice_memory(choice);
   const std::string device = "device '" + c.target.device + "'", of = std::string(" '") + s.name + "'";
-  if (choice_how(choice) == GALLEY_OFFLOAD) {
+  if (choice_how(choice) == kOffload) {
     if (memory < s.n_memories && s.offload_seconds_to[memory] > 0) return "";
     if (s.n_memories <= memory) return device + " has no memory class " + std::to_string(memory) + " to offload" + of + " to";
     return device + " cannot offload" + of + " to memory class '" + c.target.memories[memory].name + "', which computes";

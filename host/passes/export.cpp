@@ -50,9 +50,9 @@ void as_numbers(Compilation& c) {
 
 Status export_model(Compilation& c) {
   if (!c.saves()) return ok();
-  TRY_STATUS(rewrite_segment(c, GALLEY_SEGMENT_EXPORT, Section::Export));
+  TRY_STATUS(rewrite_part(c, RewriteOf::Save, Section::Export));
   if (c.options.merges) {
-    TRY_STATUS(rewrite_segment(c, GALLEY_SEGMENT_MERGE, Section::Export));
+    TRY_STATUS(rewrite_part(c, RewriteOf::Merge, Section::Export));
     if (c.graph.exports.model != GALLEY_EXPORT_MODEL)
       return recipe_error("there is nothing to merge: no strategy of the recipe adds tensors of its own to the model",
                           "leave out --merge, and the model is saved whole");

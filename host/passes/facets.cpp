@@ -47,11 +47,11 @@ Status take_storage(const Answer& a) {
   GraphTensor& x = a.tensor();
   const galley_format* format = a.c.plugins.format(a.said.text).table;
   if (!format) return recipe_error(a.by() + ": no plugin provides the format '" + a.said.text + "' claimed for '" + x.name + "'");
-  if (x.changes() && a.c.trains() && !format->trainable)
+  if (x.changes() && a.c.trains() && !(format->flags & GALLEY_FORMAT_TRAINABLE))
     return recipe_error(a.by() + ": '" + x.name + "' is to be " + (x.trainable() ? "trained" : "written by an update") +
                             ", but the format '" + a.said.text + "' cannot be written by an update",
                         "freeze it, or train an adapter beside it");
-  if (x.kind == GALLEY_KIND_STATE && !format->trainable)
+  if (x.kind == GALLEY_KIND_STATE && !(format->flags & GALLEY_FORMAT_TRAINABLE))
     return recipe_error(
         a.by() + ": updates write the state '" + x.name + "', but the format '" + a.said.text + "' cannot be written by an update",
         "take a format for states that has 'trainable'");
@@ -179,11 +179,10 @@ constexpr Facet facets[] = {
 };
 
 /// What is asked: `owner` and `name` live as long as the graph.
-galley_subject subject_of(const Compilation& c, const Who& who, uint32_t facet) {
+galley_subject subject_of(const Compilation& c, const Who& who) {
   const Graph& graph = c.graph;
   auto s = new_struct<galley_subject>();
   s.kind = who.kind;
-  s.facet = facet;
   s.name = "the run";
   int use = no_use;
   if (who.node) {
@@ -205,14 +204,20 @@ galley_subject subject_of(const Compilation& c, const Who& who, uint32_t facet) 
   return s;
 }
 
-Status ask(Compilation& c, const Facet& facet, const std::vector<Who>& subjects) {
-  for (const Who& who : subjects) {
+Status ask(Compilation& c, const Facet& facet, const std::vector<Who>& all) {
+  std::vector<Who> asked;
+  std::vector<galley_subject> subjects;
+  for (const Who& who : all) {
     if (!(facet.subjects & bit(who.kind))) continue;
-    // Who updates what is not trained, or in a program that neither updates nor evaluates it, is no question.
+    // Nobody updates what is not trained, or in a program that neither updates nor evaluates it.
     if (facet.id == GALLEY_FACET_UPDATE && !(c.graph.tensor(who.tensor).trainable() && (c.trains() || c.asks_for_evaluation()))) continue;
-    const galley_subject s = subject_of(c, who, facet.id);
-    TRY_STATUS(facet.take({c, who, s.name, facet.id, TRY(claim(c.graph, c.strategies, s))}));
+    asked.push_back(who);
+    subjects.push_back(subject_of(c, who));
   }
+  if (subjects.empty()) return ok();
+  const std::vector<std::vector<Said>> said = TRY(claims(c.graph, c.strategies, facet.id, subjects));
+  for (size_t i = 0; i < asked.size(); ++i)
+    TRY_STATUS(facet.take({c, asked[i], subjects[i].name, facet.id, TRY(judge(c.strategies, facet.id, subjects[i], said[i]))}));
   return ok();
 }
 

@@ -1,5 +1,8 @@
 #include "host/passes/judge.hpp"
 
+#include <algorithm>
+#include <optional>
+
 #include "host/plugins/abi.hpp"
 
 namespace galley {
@@ -12,13 +15,59 @@ std::string value_text(Strategies strategies, const Claimed& c, bool by_claimant
 
 bool equal(const Claimed& a, const Claimed& b) { return a.number == b.number && a.text == b.text && a.attrs.key() == b.attrs.key(); }
 
+/// What strategies claim in one round.
+struct Collected {
+  Strategies strategies;
+  uint32_t facet;
+  const std::vector<galley_subject>& subjects;
+  int use;  ///< whose call runs
+  std::vector<std::vector<Said>> answers;
+  std::optional<Error> refused;  ///< a claim that makes no sense: that is the error, whatever the call makes of it
+
+  galley_status take(uint64_t at, const galley_claim_value* from, galley_error* error) {
+    const std::string wrong = add(at, from);
+    if (wrong.empty()) return GALLEY_OK;
+    fill_error(error, GALLEY_INVALID, wrong, "");
+    if (!refused) refused = plugin_error(label_and_plugin(strategies, use) + ": " + wrong);
+    return GALLEY_INVALID;
+  }
+
+ private:
+  /// What is wrong with the claim, or "".
+  std::string add(uint64_t at, const galley_claim_value* from) {
+    if (at >= subjects.size())
+      return "claims '" + std::string(facet_name(facet)) + "' of subject " + std::to_string(at) + " of " + std::to_string(subjects.size());
+    const std::string what = "claims '" + std::string(facet_name(facet)) + "' of '" + subjects[at].name + "'";
+    if (const std::string problem = struct_problem(from); !problem.empty()) return what + " by a value that " + problem;
+    const galley_claim_value value = read_struct(*from);
+    if (value.strength != GALLEY_WEAK && value.strength != GALLEY_STRONG)
+      return what + " with the strength " + std::to_string(value.strength) + "; there are GALLEY_WEAK and GALLEY_STRONG";
+    if (std::ranges::any_of(answers[at], [&](const Said& said) { return said.value.use == use; })) return what + " twice";
+    Claimed said = {true, use, value.number, value.text ? value.text : "", {}};
+    if (Status status = said.attrs.add(value.attrs, value.n_attrs); !status.ok()) return what + ": " + status.error().cause;
+    answers[at].push_back({value.strength, std::move(said)});
+    return {};
+  }
+};
+
+galley_status take(void* context, uint64_t subject, const galley_claim_value* value, galley_error* error) {
+  try {
+    return static_cast<Collected*>(context)->take(subject, value, error);
+  } catch (...) {  // no exception of the host crosses the ABI
+    fill_error(error, GALLEY_NO_MEMORY, "out of memory", "");
+    return GALLEY_NO_MEMORY;
+  }
+}
+
 }  // namespace
 
-Result<Claimed> judge(Strategies strategies, const galley_subject& subject, const std::vector<Said>& answers, bool by_claimant) {
-  uint32_t strongest = GALLEY_ABSTAIN;
+Result<Claimed> judge(Strategies strategies, uint32_t facet, const galley_subject& subject, const std::vector<Said>& answers) {
+  // An update is its strategy's own work: two that would do it never agree.
+  const bool by_claimant = facet == GALLEY_FACET_UPDATE;
+  uint32_t strongest = 0;
   for (const Said& said : answers) strongest = std::max(strongest, said.strength);
   Claimed winner;
-  if (strongest == GALLEY_ABSTAIN) return winner;
+  if (answers.empty()) return winner;
   for (const Said& said : answers) {
     if (said.strength != strongest) continue;
     if (!winner.claimed) {
@@ -26,14 +75,14 @@ Result<Claimed> judge(Strategies strategies, const galley_subject& subject, cons
       continue;
     }
     if (!by_claimant && equal(winner, said.value)) continue;
-    if (subject.facet == GALLEY_FACET_TRAINABLE) {
+    if (facet == GALLEY_FACET_TRAINABLE) {
       const auto does = [&](const Claimed& c) {
         return label(strategies, c.use) + (c.number == 0 ? " freezes" : c.number == 1 ? " trains" : " writes");
       };
       return recipe_error("two strategies decide what is trained: " + does(winner) + " '" + subject.name + "', " + does(said.value) + " it",
                           "take one of the two out, or narrow it to other parameters; two adapters do not go together");
     }
-    return recipe_error("two strategies decide '" + std::string(facet_name(subject.facet)) + "' of '" + subject.name +
+    return recipe_error("two strategies decide '" + std::string(facet_name(facet)) + "' of '" + subject.name +
                             "': " + label(strategies, winner.use) + " says " + value_text(strategies, winner, by_claimant) + ", " +
                             label(strategies, said.value.use) + " says " + value_text(strategies, said.value, by_claimant),
                         "one owner a property: take one of the two out, or narrow it to other tensors");
@@ -41,29 +90,30 @@ Result<Claimed> judge(Strategies strategies, const galley_subject& subject, cons
   return winner;
 }
 
-Result<Claimed> claim(Graph& graph, Strategies strategies, const galley_subject& subject) {
-  std::vector<Said> answers;
+Result<std::vector<std::vector<Said>>> claims(Graph& graph, Strategies strategies, uint32_t facet,
+                                              const std::vector<galley_subject>& subjects) {
+  Collected all = {strategies, facet, subjects, 0, std::vector<std::vector<Said>>(subjects.size()), {}};
+  std::vector<const galley_subject*> pointers;
+  for (const galley_subject& s : subjects) pointers.push_back(&s);
+  auto call = new_struct<galley_claim_call>();
+  call.facet = facet;
+  call.subjects = pointers.data();
+  call.n_subjects = pointers.size();
+  call.context = &all;
+  call.claim = take;
   for (size_t i = 0; i < strategies.size(); ++i) {
     const LoadedStrategy& s = *strategies[i];
     if (!s.claim()) continue;
-    auto value = new_struct<galley_claim_value>();
+    all.use = static_cast<int>(i);
     Author author = graph.author;
-    author.use = static_cast<int>(i);
-    TRY_STATUS(call_strategy(graph, strategies, author, "claim", [&](galley_error* error) {
-      return s.claim()->claim(s.instance(), Graph::reader(), graph.handle(), &subject, &value, error);
-    }));
-    if (value.strength == GALLEY_ABSTAIN) continue;
-    if (value.strength > GALLEY_STRONG)
-      return plugin_error(label(strategies, static_cast<int>(i)) + ", plugin '" + s.caller().plugin + "': claims '" +
-                          facet_name(subject.facet) + "' of '" + subject.name + "' with the strength " + std::to_string(value.strength) +
-                          "; there are GALLEY_WEAK and GALLEY_STRONG");
-    Claimed said = {true, static_cast<int>(i), value.number, value.text ? value.text : "", {}};
-    if (Status status = said.attrs.add(value.attrs, value.n_attrs); !status.ok())
-      return plugin_error(label(strategies, said.use) + ", plugin '" + s.caller().plugin + "', claim: " + status.error().cause);
-    answers.push_back({value.strength, std::move(said)});
+    author.use = all.use;
+    const Status asked = call_strategy(graph, strategies, author, "claim", [&](galley_error* error) {
+      return s.claim()->claim(s.instance(), Graph::reader(), graph.handle(), &call, error);
+    });
+    if (all.refused) return *all.refused;
+    TRY_STATUS(asked);
   }
-  // An update is its strategy's own work: two that would do it never agree.
-  return judge(strategies, subject, answers, subject.facet == GALLEY_FACET_UPDATE);
+  return std::move(all.answers);
 }
 
 }  // namespace galley

@@ -21,15 +21,15 @@ const char* facet_name(uint32_t facet);
 
 /// One strategy's answer.
 struct Said {
-  uint32_t strength = GALLEY_ABSTAIN;
+  uint32_t strength = 0;
   Claimed value;
 };
 
-/// Judges all answers at once, so that the order in the recipe decides nothing: the strongest hold, and they must agree. `by_claimant`:
-/// values of different strategies are unequal whatever they say.
-Result<Claimed> judge(Strategies strategies, const galley_subject& subject, const std::vector<Said>& answers, bool by_claimant);
+/// Judges all answers at once, so that the order in the recipe decides nothing: the strongest hold, and they must agree.
+Result<Claimed> judge(Strategies strategies, uint32_t facet, const galley_subject& subject, const std::vector<Said>& answers);
 
-/// Asks every strategy about one subject, then judges.
-Result<Claimed> claim(Graph& graph, Strategies strategies, const galley_subject& subject);
+/// Asks every strategy once about a facet of these subjects. What was claimed of each, in the same order, not yet judged.
+Result<std::vector<std::vector<Said>>> claims(Graph& graph, Strategies strategies, uint32_t facet,
+                                              const std::vector<galley_subject>& subjects);
 
 }  // namespace galley

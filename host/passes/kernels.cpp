@@ -7,6 +7,7 @@
 
 #include "galley/kernel.h"
 #include "host/plugins/abi.hpp"
+#include "host/plugins/attributes.hpp"
 
 namespace galley {
 namespace {
@@ -29,8 +30,8 @@ struct Question {
       key += ";" + node.attrs.key();
       views.push_back({sizeof(galley_node_view), 1, node.op->name, node.name.c_str(), inputs.data() + first_input,
                        outputs.data() + first_output, attrs.data(), static_cast<uint32_t>(node.inputs.size()),
-                       static_cast<uint32_t>(node.outputs.size()), static_cast<uint32_t>(attrs.size()), node.flags, node.first_row, length,
-                       node.block});
+                       static_cast<uint32_t>(node.outputs.size()), static_cast<uint32_t>(attrs.size()), 0, node.flags, node.first_row,
+                       length, node.block});
       nodes.push_back(&views.back());
     }
     for (size_t k = i.inputs.size() - i.components; k < i.inputs.size(); ++k) inputs.push_back(describe(i.inputs[k], tensors));
@@ -81,6 +82,31 @@ struct Question {
   std::vector<const galley_node_view*> nodes;
 };
 
+/// What a node has that `known` does not reach to, or "".
+std::string unknown_part(const galley_known_op& known, const galley_op& op, const NodeOf& node) {
+  const auto beyond = [](const std::span<const Operand>& operands, uint32_t n, const galley_operand_rule* const* rules, uint32_t n_rules) {
+    if (n && n <= n_rules && rules[n - 1]->flags & GALLEY_OPERAND_VARIADIC) return std::string();
+    for (size_t j = n; j < operands.size(); ++j)
+      if (operands[j].given()) return std::string(j < n_rules ? rules[j]->name : "more");
+    return std::string();
+  };
+  const std::string before = "it does not know ", of = " of '" + std::string(op.name) + "'";
+  if (const std::string in = beyond(node.inputs, known.n_inputs, op.inputs, op.n_inputs); !in.empty())
+    return before + "the input '" + in + "'" + of;
+  if (const std::string out = beyond(node.outputs, known.n_outputs, op.outputs, op.n_outputs); !out.empty())
+    return before + "the output '" + out + "'" + of;
+  const std::vector<const galley_attr_rule*> rules = attr_rules(op);
+  for (const galley_attr* attr : node.attrs.view()) {
+    const auto same = [&](const char* name) { return galley_same_text(name, attr->name); };
+    if (std::any_of(known.attrs, known.attrs + known.n_attrs, same) || same("dtype") || same("stream") || same("seed")) continue;
+    const auto rule = std::ranges::find_if(rules, [&](const auto* r) { return same(r->name); });
+    if (rule == rules.end()) continue;
+    if ((*rule)->flags & GALLEY_ATTR_ADVICE || ((*rule)->otherwise && attr_text(*(*rule)->otherwise) == attr_text(*attr))) continue;
+    return before + "the attribute '" + attr->name + "'" + of;
+  }
+  return {};
+}
+
 }  // namespace
 
 void give(Program& program, Instruction& i, const KernelChoice& choice) {
@@ -114,6 +140,18 @@ bool Kernels::admitted(const Plugin& plugin, const Instruction& i) {
     const Registered<galley_op> registered = plugins_.op(node.op->name);
     return registered.table == node.op && registered.plugin == &plugin;
   });
+}
+
+/// Why a kernel is not offered a node: the op is private to another plugin, or the node has what the kernel does not know of it. "" if it is.
+std::string Kernels::unknown_to(const Registered<galley_kernel>& kernel, const NodeOf& node) {
+  const galley_op& op = *node.op;
+  const std::string& owner = plugin_of(&op);
+  if (owner.empty() || owner == kernel.plugin->manifest.id) return {};  // built with it
+  if (op.flags & GALLEY_OP_PRIVATE) return "'" + std::string(op.name) + "' is private to its own plugin";
+  const std::span all(kernel.table->knows, kernel.table->n_knows);
+  const auto known = std::ranges::find_if(all, [&](const galley_known_op* k) { return galley_same_text(k->op, op.name); });
+  if (known == all.end()) return "it does not say what it knows of '" + std::string(op.name) + "', an op of another plugin";
+  return unknown_part(**known, op, node);
 }
 
 const std::vector<std::vector<std::string>>& Kernels::chains() {
@@ -161,6 +199,13 @@ Result<const KernelChoice*> Kernels::choose(const Instruction& i, const std::vec
           std::string("; ") + kernel->name + ": the recipe does not ask for kernels of plugin '" + k.plugin->manifest.id + "'";
       continue;
     }
+    std::string beyond;
+    for (const NodeOf& node : nodes_of(i))
+      if (beyond.empty()) beyond = unknown_to(k, node);
+    if (!beyond.empty()) {
+      choice.refusals += std::string("; ") + kernel->name + ": " + beyond;
+      continue;
+    }
     auto offer = new_struct<galley_kernel_plan>();
     galley_error error = GALLEY_ERROR_INIT;
     galley_status status = GALLEY_OK;
@@ -175,7 +220,7 @@ Result<const KernelChoice*> Kernels::choose(const Instruction& i, const std::vec
       choice.refusals += std::string("; ") + kernel->name + ": " + error.text;
       continue;
     }
-    if (const uint64_t unknown = offer.flags & GALLEY_MUST_UNDERSTAND_64 & ~GALLEY_PLAN_KNOWN)
+    if (const uint64_t unknown = offer.flags & GALLEY_MUST_UNDERSTAND & ~GALLEY_PLAN_KNOWN)
       return plugin_error("plugin '" + k.plugin->manifest.id + "': kernel '" + kernel->name +
                           "' answers with flags that this version does not know: " + std::to_string(unknown));
     for (const auto& [bytes, what] : {std::pair(offer.workspace_bytes, "workspace"), std::pair(offer.constants_bytes, "constants")})

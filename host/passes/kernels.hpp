@@ -49,6 +49,7 @@ class Kernels {
 
  private:
   bool admitted(const Plugin& plugin, const Instruction& instruction);
+  std::string unknown_to(const Registered<galley_kernel>& kernel, const NodeOf& node);
 
   Plugins& plugins_;
   const Target& target_;

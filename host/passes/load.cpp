@@ -177,7 +177,7 @@ Status part(Compilation& c, const Needs& needs, galley_tensor t) {
 
 Status load(Compilation& c) {
   Graph& graph = c.graph;
-  TRY_STATUS(rewrite_segment(c, GALLEY_SEGMENT_LOAD, Section::Load, "load."));
+  TRY_STATUS(rewrite_part(c, RewriteOf::Load, Section::Load, "load."));
   for (const auto& [t, values] : graph.beginnings)
     for (const auto& [component, beginning] : values)
       if (component != GALLEY_BEGIN_NUMBERS) TRY_STATUS(check_component(c, graph.tensor(t), component, beginning));

@@ -1,37 +1,50 @@
 #include "host/passes/rewrite.hpp"
 
 #include <algorithm>
-#include <tuple>
+#include <functional>
 
 #include "galley/rewrite.h"
-#include "host/base/json.hpp"
 #include "host/passes/passes.hpp"
 
 namespace galley {
 namespace {
 
-/// The strategies that rewrite, in an order that does not depend on the recipe's.
+/// The strategies that rewrite, phase by phase.
 std::vector<int> rewriters(Strategies strategies) {
-  std::vector<int> out;
-  for (size_t i = 0; i < strategies.size(); ++i)
-    if (strategies[i]->rewrite()) out.push_back(static_cast<int>(i));
-  const auto key = [&](int use) {
-    const LoadedStrategy& s = *strategies[static_cast<size_t>(use)];
-    const uint32_t phase = s.rewrite()->phase;
-    return std::tuple(phase ? phase : GALLEY_PHASE_ADD, s.name(), to_json(Value(s.options().values())));
+  std::vector<int> out = in_order(strategies);
+  const auto phase = [&](int use) {
+    const galley_rewrite* table = strategies[static_cast<size_t>(use)]->rewrite();
+    return table->phase ? table->phase : GALLEY_PHASE_ADD;
   };
-  std::stable_sort(out.begin(), out.end(), [&](int a, int b) { return key(a) < key(b); });
+  std::erase_if(out, [&](int use) { return !strategies[static_cast<size_t>(use)]->rewrite(); });
+  std::stable_sort(out.begin(), out.end(), [&](int a, int b) { return phase(a) < phase(b); });
   return out;
+}
+
+/// A strategy's function for a part of a run, with the verbs of that part; none: it leaves the part alone.
+std::function<galley_status(galley_error*)> call_of(const galley_rewrite& table, RewriteOf of, void* instance, galley_graph* graph) {
+  const auto with = [&](auto function, const auto* verbs) -> std::function<galley_status(galley_error*)> {
+    if (!function) return {};
+    return [=](galley_error* error) { return function(instance, verbs, graph, error); };
+  };
+  switch (of) {
+    case RewriteOf::Model: return with(table.model, Graph::model_verbs());
+    case RewriteOf::Window: return with(table.window, Graph::verbs());
+    case RewriteOf::Load: return with(table.load, Graph::load_verbs());
+    case RewriteOf::Save: return with(table.save, Graph::export_verbs());
+    case RewriteOf::Merge: return with(table.merge, Graph::export_verbs());
+  }
+  return {};
 }
 
 }  // namespace
 
-Status rewrite_segment(Compilation& c, uint32_t segment, Section section, const std::string& prefix) {
+Status rewrite_part(Compilation& c, RewriteOf of, Section section, const std::string& prefix) {
   for (const int use : rewriters(c.strategies)) {
     const LoadedStrategy& s = *c.strategies[static_cast<size_t>(use)];
-    TRY_STATUS(call_strategy(c.graph, c.strategies, {section, use, -1, 0, prefix}, "rewrite", [&](galley_error* error) {
-      return s.rewrite()->rewrite(s.instance(), Graph::verbs(), c.graph.handle(), segment, error);
-    }));
+    const std::function<galley_status(galley_error*)> call = call_of(*s.rewrite(), of, s.instance(), c.graph.handle());
+    if (!call) continue;
+    TRY_STATUS(call_strategy(c.graph, c.strategies, {section, use, -1, 0, prefix}, "rewrite", call));
     if (section != Section::Forward) continue;
     c.graph.sort(section);
     c.graph.drop_unread(section);
@@ -41,7 +54,7 @@ Status rewrite_segment(Compilation& c, uint32_t segment, Section section, const 
 
 Status rewrite(Compilation& c) {
   c.graph.sort(Section::Forward);
-  return rewrite_segment(c, GALLEY_SEGMENT_MODEL, Section::Forward);
+  return rewrite_part(c, RewriteOf::Model, Section::Forward);
 }
 
 }  // namespace galley

@@ -7,8 +7,11 @@
 
 namespace galley {
 
-/// Asks all strategies to rewrite a GALLEY_SEGMENT_…, in the order of their phases; their nodes are made in `section`, and names that the
-/// graph makes itself begin with `prefix`.
-Status rewrite_segment(Compilation& c, uint32_t segment, Section section, const std::string& prefix = {});
+/// The parts of a run that strategies may change: the functions of galley_rewrite.
+enum class RewriteOf : uint8_t { Model, Window, Load, Save, Merge };
+
+/// Asks all strategies to rewrite a part, in the order of their phases; their nodes are made in `section`, and names that the graph makes
+/// itself begin with `prefix`.
+Status rewrite_part(Compilation& c, RewriteOf of, Section section, const std::string& prefix = {});
 
 }  // namespace galley

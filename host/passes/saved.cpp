@@ -58,6 +58,8 @@ Result<SavedSet> find_saved(const Compilation& c) {
       s.name = t.name.c_str();
       s.bytes = t.bytes();
       s.block = item.node->block;
+      s.op = item.node->op->name;
+      s.op_flags = item.node->op->flags;
       std::set<size_t> between;
       std::set<uint64_t> parents;
       for (std::vector<size_t> open = {at}; !open.empty();) {
@@ -77,12 +79,10 @@ Result<SavedSet> find_saved(const Compilation& c) {
             std::max(cost.flops / c.target.peak_flops(arithmetic_of(forward[made], tensors)), cost.bytes / c.target.bandwidth());
       }
       const std::vector<double>& seconds = set.offload_seconds.emplace_back(offload_seconds(c.target, s.bytes));
-      for (const double to : seconds)
-        if (to > 0 && (s.offload_seconds == 0 || to < s.offload_seconds)) s.offload_seconds = to;
       s.offload_seconds_to = seconds.data();
       s.n_memories = static_cast<uint32_t>(seconds.size());
-      s.flags =
-          GALLEY_SAVED_RECOMPUTABLE | (enters ? GALLEY_SAVED_BLOCK_INPUT : 0u) | (s.offload_seconds > 0 ? GALLEY_SAVED_OFFLOADABLE : 0u);
+      const bool offloads = std::ranges::any_of(seconds, [](double to) { return to > 0; });
+      s.flags = GALLEY_SAVED_RECOMPUTABLE | (enters ? GALLEY_SAVED_BLOCK_INPUT : 0) | (offloads ? GALLEY_SAVED_OFFLOADABLE : 0);
       set.parents.emplace_back(parents.begin(), parents.end());
       s.parents = set.parents.back().data();
       s.n_parents = static_cast<uint32_t>(set.parents.back().size());

@@ -1,8 +1,24 @@
 #include "host/passes/strategies.hpp"
 
+#include <algorithm>
 #include <cstdio>
+#include <numeric>
+#include <utility>
+
+#include "host/base/json.hpp"
 
 namespace galley {
+
+std::vector<int> in_order(Strategies strategies) {
+  std::vector<int> out(strategies.size());
+  std::iota(out.begin(), out.end(), 0);
+  const auto key = [&](int use) {
+    const LoadedStrategy& s = *strategies[static_cast<size_t>(use)];
+    return std::pair(s.name(), to_json(Value(s.options().values())));
+  };
+  std::stable_sort(out.begin(), out.end(), [&](int a, int b) { return key(a) < key(b); });
+  return out;
+}
 
 std::string label(Strategies strategies, int use) {
   if (use == no_use) return "";

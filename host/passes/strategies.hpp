@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "host/graph/graph.hpp"
 #include "host/plugins/strategy.hpp"
@@ -13,6 +14,9 @@ namespace galley {
 
 /// In the recipe's order. `use` is an index into it.
 using Strategies = std::span<const std::unique_ptr<const LoadedStrategy>>;
+
+/// The uses in the order in which they are called within a phase or a stage: by the strategies' names, then by their options.
+std::vector<int> in_order(Strategies strategies);
 
 /// "NAME (recipe.lua:9)": for messages and the plan; "" for no_use.
 std::string label(Strategies strategies, int use);

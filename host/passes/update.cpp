@@ -38,13 +38,19 @@ Status build(Compilation& c, uint32_t purpose) {
   Graph& graph = c.graph;
   const bool trains = purpose == GALLEY_PURPOSE_TRAIN;
   const Section section = trains ? Section::Update : Section::Evaluate;
+  std::vector<int> uses = in_order(c.strategies);
+  const auto order = [&](int use) {
+    const galley_update* table = c.strategies[static_cast<size_t>(use)]->update();
+    return table && table->order ? table->order : GALLEY_ORDER_USUAL;
+  };
+  std::stable_sort(uses.begin(), uses.end(), [&](int a, int b) { return order(a) < order(b); });
   for (const uint32_t stage : stages)
-    for (size_t i = 0; i < c.strategies.size(); ++i) {
-      const LoadedStrategy& s = *c.strategies[i];
+    for (const int use : uses) {
+      const LoadedStrategy& s = *c.strategies[static_cast<size_t>(use)];
       if (!s.update() || !(s.update()->stages & stage)) continue;
       std::vector<galley_tensor> parameters = c.decisions.trainable, gradients;
       if (stage == GALLEY_STAGE_STEP) {
-        std::erase_if(parameters, [&](galley_tensor t) { return graph.tensor(t).update_use != static_cast<int>(i); });
+        std::erase_if(parameters, [&](galley_tensor t) { return graph.tensor(t).update_use != use; });
         if (parameters.empty()) continue;
       }
       for (const galley_tensor t : parameters) gradients.push_back(trains ? graph.tensor(t).gradient : 0);
@@ -55,8 +61,8 @@ Status build(Compilation& c, uint32_t purpose) {
       call.gradients = gradients.data();
       call.n = parameters.size();
       TRY_STATUS(call_strategy(
-          graph, c.strategies, {section, static_cast<int>(i), -1, 0, trains ? "update." : "evaluate.", stage}, "build",
-          [&](galley_error* error) { return s.update()->build(s.instance(), Graph::verbs(), graph.handle(), &call, error); }));
+          graph, c.strategies, {section, use, -1, 0, trains ? "update." : "evaluate.", stage}, "build",
+          [&](galley_error* error) { return s.update()->build(s.instance(), Graph::update_verbs(), graph.handle(), &call, error); }));
     }
   return ok();
 }

@@ -158,7 +158,7 @@ class Verifier {
     if (node.section == Section::Load && !lasts(t.kind) && t.kind != GALLEY_KIND_TRANSIENT && t.kind != GALLEY_KIND_FILE)
       return wrong(node, "reads '" + t.name + "': what is loaded is made of files, parameters, states and constants");
     if (t.kind == GALLEY_KIND_FILE && node.section != Section::Load)
-      return wrong(node, "reads '" + t.name + "', which lies in a file: only nodes of GALLEY_SEGMENT_LOAD do");
+      return wrong(node, "reads '" + t.name + "', which lies in a file: only nodes of the load part do");
     if (t.kind == GALLEY_KIND_TRANSIENT && !handed_to_sample(node, t) && !written(t.id, node)) {
       if (writer_[t.id])
         return wrong(node,

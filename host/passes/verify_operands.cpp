@@ -108,6 +108,7 @@ class OperandVerifier {
                                    static_cast<uint32_t>(inputs.size()),
                                    static_cast<uint32_t>(outputs.size()),
                                    static_cast<uint32_t>(attrs.size()),
+                                   0,
                                    node.flags,
                                    node.first_row,
                                    c_.program.length,

@@ -84,7 +84,7 @@ Status window(Compilation& c) {
         {scalar(GALLEY_SCALAR_APPLIED_STEP), scalar(GALLEY_SCALAR_APPLY), scalar(GALLEY_SCALAR_LOSS_SCALE), scalar(GALLEY_SCALAR_RANDOM)}));
     TRY_STATUS(append(c, c.roles.loss_begin, "window.loss", {}, {}, {scalar(GALLEY_SCALAR_LOSS)}));
   }
-  TRY_STATUS(rewrite_segment(c, GALLEY_SEGMENT_WINDOW, Section::Window, "window."));
+  TRY_STATUS(rewrite_part(c, RewriteOf::Window, Section::Window, "window."));
   const Graph::As as(graph, {Section::Window});
   if (c.options.loss_factor != 1) {  // behind what strategies choose
     AttrList attrs;

@@ -138,7 +138,7 @@ struct LaunchNode {
   std::string name;
   const galley_op* op = nullptr;
   AttrList attrs;
-  uint32_t flags = 0;
+  uint64_t flags = 0;
   int64_t first_row = 0;
   int64_t block = -1;
   size_t inputs = 0, outputs = 0;  ///< so many operands, behind those of the nodes before it
@@ -163,7 +163,7 @@ struct Instruction {
   size_t links = 1;
   TensorId workspace = no_tensor;
   TensorId constants = no_tensor;  ///< of the whole run; the kernel's `prepare` fills them
-  uint32_t flags = 0;              ///< GALLEY_NODE_TRAINING
+  uint64_t flags = 0;              ///< GALLEY_NODE_TRAINING
   int64_t first_row = 0;
   int64_t block = -1;  ///< of the model's repeated blocks; -1: none
   uint32_t queue = 0;
@@ -183,7 +183,7 @@ struct NodeOf {
   const std::string& name;
   const galley_op* op;
   const AttrList& attrs;
-  uint32_t flags;
+  uint64_t flags;
   int64_t first_row, block;
   std::span<const Operand> inputs, outputs;
 };

@@ -188,7 +188,6 @@ TargetView::TargetView(const Target& target) : view_(new_struct<galley_target>()
   view_.isa = target.isa.c_str();
   view_.threads = target.threads;
   view_.workspace_budget = target.workspace_budget;
-  view_.shared_memory = target.shared_memory;
   view_.flags = target.deterministic ? 0 : GALLEY_TARGET_MAY_VARY;
   view_.peaks = peak_pointers_.data();
   view_.memories = memory_pointers_.data();
@@ -207,7 +206,8 @@ Result<Target> describe_target(const galley_device& device) {
   target.device = name;
   for (uint32_t i = 0; i < device.n_memories; ++i) {
     const galley_memory_class& memory = *device.memories[i];
-    target.memories.push_back({memory.name ? memory.name : "", memory.alignment, memory.host_access != 0, memory.computes != 0});
+    target.memories.push_back({memory.name ? memory.name : "", memory.alignment, (memory.flags & GALLEY_MEMORY_HOST_ACCESS) != 0,
+                               (memory.flags & GALLEY_MEMORY_COMPUTES) != 0});
   }
   target.synchronous = device.flags & GALLEY_DEVICE_SYNCHRONOUS;
   target.queues.clear();
@@ -224,7 +224,6 @@ Result<Target> describe_target(const galley_device& device) {
   out.isa = described.isa ? described.isa : "";
   out.threads = described.threads;
   out.workspace_budget = described.workspace_budget;
-  out.shared_memory = described.shared_memory;
   out.peaks.clear();
   for (uint32_t i = 0; i < described.n_peaks; ++i) {
     const std::string problem_ = struct_problem(described.peaks[i]);
@@ -253,7 +252,6 @@ Result<Target> describe_target(const galley_device& device) {
   std::sort(out.libraries.begin(), out.libraries.end(), [](const LibraryVersion& a, const LibraryVersion& b) { return a.name < b.name; });
   std::string wrong = problem(out);
   if (wrong.empty() && out.threads < 1) wrong = std::to_string(out.threads) + " threads";
-  if (wrong.empty() && out.shared_memory < 0) wrong = std::to_string(out.shared_memory) + " bytes of shared memory";
   if (wrong.empty() && out.workspace_budget < 0) wrong = "a workspace budget of " + std::to_string(out.workspace_budget) + " bytes";
   if (!wrong.empty()) return wrong_with(wrong);
   return out;
@@ -267,14 +265,13 @@ Result<Target> parse_target(std::string_view text, std::string_view origin, Targ
   const toml::table& root = parsed.table();
   const Keys keys(root, origin, "the target");
   const OptionReader reader(keys.values, keys.context);
-  TRY_STATUS(reader.only({"device", "isa", "threads", "workspace_budget", "shared_memory", "peak_flops", "libraries", "bandwidth",
-                          "link_bandwidth", "memory_limit", "queues", "synchronous", "memory"}));
+  TRY_STATUS(reader.only({"device", "isa", "threads", "workspace_budget", "peak_flops", "libraries", "bandwidth", "link_bandwidth",
+                          "memory_limit", "queues", "synchronous", "memory"}));
   base.device = TRY(reader.text("device")).value_or(base.device);
   if (base.device.empty()) return reader.wrong("device", "the name of a device");
   base.isa = TRY(reader.text("isa")).value_or(base.isa);  // may be empty
   base.threads = TRY(reader.integer("threads", 1, kMostThreads)).value_or(base.threads);
   base.workspace_budget = TRY(reader.integer("workspace_budget", 0)).value_or(base.workspace_budget);
-  base.shared_memory = TRY(reader.integer("shared_memory", 0)).value_or(base.shared_memory);
   if (const toml::node* peaks = root.get("peak_flops")) base.peaks = TRY(read_peaks(*peaks, reader, origin));
   if (const toml::node* libraries = root.get("libraries")) base.libraries = TRY(read_libraries(*libraries, reader, origin));
   // Shorthands: of class 0, and of all others in both directions.
@@ -356,7 +353,6 @@ std::string target_toml(const Target& target) {
   line("isa", json_quote(target.isa));
   line("threads", std::to_string(target.threads));
   line("workspace_budget", std::to_string(target.workspace_budget));
-  if (target.shared_memory > 0) line("shared_memory", std::to_string(target.shared_memory));
   std::string peaks, libraries;
   for (const Peak& peak : target.peaks) peaks += (peaks.empty() ? "" : ", ") + json_quote(peak.name) + " = " + toml_number(peak.flops);
   for (const LibraryVersion& l : target.libraries)

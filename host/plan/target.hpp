@@ -54,7 +54,6 @@ struct Target {
   std::string isa;
   int64_t threads = 1;
   int64_t workspace_budget = 256 << 20;       ///< bytes one kernel may ask for
-  int64_t shared_memory = 0;                  ///< bytes that the threads of a block can share; 0: none, or not known
   std::vector<Peak> peaks = {{"f32", 1e11}};  ///< by name, as libraries are
   std::vector<MemoryClass> memories;          ///< class 0 computes
   std::vector<LibraryVersion> libraries;

@@ -26,9 +26,13 @@ inline constexpr uint32_t min_struct_size<galley_node_desc> = GALLEY_NODE_DESC_M
 template <>
 inline constexpr uint32_t min_struct_size<galley_node_info> = GALLEY_NODE_INFO_MIN_SIZE;
 template <>
+inline constexpr uint32_t min_struct_size<galley_run_info> = GALLEY_RUN_INFO_MIN_SIZE;
+template <>
 inline constexpr uint32_t min_struct_size<galley_rewrite> = GALLEY_REWRITE_MIN_SIZE;
 template <>
 inline constexpr uint32_t min_struct_size<galley_claim> = GALLEY_CLAIM_MIN_SIZE;
+template <>
+inline constexpr uint32_t min_struct_size<galley_claim_value> = GALLEY_CLAIM_VALUE_MIN_SIZE;
 template <>
 inline constexpr uint32_t min_struct_size<galley_update> = GALLEY_UPDATE_MIN_SIZE;
 template <>
@@ -41,6 +45,8 @@ template <>
 inline constexpr uint32_t min_struct_size<galley_op_case> = GALLEY_OP_CASE_MIN_SIZE;
 template <>
 inline constexpr uint32_t min_struct_size<galley_op> = GALLEY_OP_MIN_SIZE;
+template <>
+inline constexpr uint32_t min_struct_size<galley_known_op> = GALLEY_KNOWN_OP_MIN_SIZE;
 template <>
 inline constexpr uint32_t min_struct_size<galley_kernel> = GALLEY_KERNEL_MIN_SIZE;
 template <>
@@ -67,14 +73,18 @@ inline constexpr uint32_t min_struct_size<galley_entry> = GALLEY_ENTRY_MIN_SIZE;
 /// Of a struct's `flags`: those that must be understood and are not.
 template <class T>
 uint64_t unknown_flags(const T& t) {
-  if constexpr (std::is_same_v<T, galley_op>) return t.flags & GALLEY_MUST_UNDERSTAND_64 & ~GALLEY_OP_KNOWN;
-  else if constexpr (std::is_same_v<T, galley_kernel>) return t.flags & GALLEY_MUST_UNDERSTAND_64 & ~GALLEY_KERNEL_KNOWN;
-  else if constexpr (std::is_same_v<T, galley_format>) return t.flags & GALLEY_MUST_UNDERSTAND_64 & ~GALLEY_FORMAT_KNOWN;
-  else if constexpr (std::is_same_v<T, galley_attr_rule>) return t.flags & GALLEY_MUST_UNDERSTAND_64 & ~GALLEY_ATTR_RULE_KNOWN;
-  else if constexpr (std::is_same_v<T, galley_tensor_desc>) return t.flags & GALLEY_MUST_UNDERSTAND_64 & ~GALLEY_TENSOR_KNOWN;
-  else if constexpr (std::is_same_v<T, galley_operand_rule>) return t.flags & GALLEY_MUST_UNDERSTAND_32 & ~GALLEY_OPERAND_KNOWN;
-  else if constexpr (requires { t.flags; }) return t.flags & GALLEY_MUST_UNDERSTAND_64;
-  else return 0;
+  const auto unknown = [&](uint64_t known) {
+    if constexpr (requires { t.flags; }) return uint64_t{t.flags} & GALLEY_MUST_UNDERSTAND & ~known;
+    else return uint64_t{0};
+  };
+  if constexpr (std::is_same_v<T, galley_op>) return unknown(GALLEY_OP_KNOWN);
+  else if constexpr (std::is_same_v<T, galley_kernel>) return unknown(GALLEY_KERNEL_KNOWN);
+  else if constexpr (std::is_same_v<T, galley_format>) return unknown(GALLEY_FORMAT_KNOWN);
+  else if constexpr (std::is_same_v<T, galley_memory_class>) return unknown(GALLEY_MEMORY_KNOWN);
+  else if constexpr (std::is_same_v<T, galley_attr_rule>) return unknown(GALLEY_ATTR_RULE_KNOWN);
+  else if constexpr (std::is_same_v<T, galley_tensor_desc>) return unknown(GALLEY_TENSOR_KNOWN);
+  else if constexpr (std::is_same_v<T, galley_operand_rule>) return unknown(GALLEY_OPERAND_KNOWN);
+  else return unknown(0);
 }
 
 /// A struct as this version knows it, whatever its maker knew. `from` has been checked.
@@ -93,6 +103,8 @@ std::string struct_problem(const T* p) {
   if (!p) return "is null";
   if (p->size < min_struct_size<T>)
     return "has " + std::to_string(p->size) + " bytes; the least that this version reads is " + std::to_string(min_struct_size<T>);
+  if (p->size > GALLEY_MAX_SIZE)
+    return "has " + std::to_string(p->size) + " bytes; no struct has more than " + std::to_string(GALLEY_MAX_SIZE);
   if (p->revision != 1) return "has revision " + std::to_string(p->revision) + "; this version knows revision 1";
   if (const uint64_t unknown = unknown_flags(read_struct(*p)))
     return "has flags that this version does not know: " + std::to_string(unknown);

@@ -8,11 +8,11 @@
 namespace galley {
 namespace {
 
-constexpr galley_attr_rule hosts(const char* name, uint32_t type, const char* summary) {
-  return {sizeof(galley_attr_rule), 1, name, type, 0, 0, nullptr, summary};
+constexpr galley_attr_rule hosts(const char* name, uint32_t type, const char* summary, uint64_t flags = 0) {
+  return {sizeof(galley_attr_rule), 1, name, type, 0, flags, nullptr, summary};
 }
 constexpr galley_attr_rule dtype = hosts("dtype", GALLEY_ATTR_STRING, "in which outputs of any dtype are written");
-constexpr galley_attr_rule tf32 = hosts("tf32", GALLEY_ATTR_I64, "1: products of F32 may be made in TF32");
+constexpr galley_attr_rule tf32 = hosts("tf32", GALLEY_ATTR_I64, "1: products of F32 may be made in TF32", GALLEY_ATTR_ADVICE);
 constexpr galley_attr_rule stream = hosts("stream", GALLEY_ATTR_STRING, "keys random numbers in the place of the node's name");
 constexpr galley_attr_rule seed = hosts("seed", GALLEY_ATTR_I64, "the run's");
 

@@ -11,7 +11,8 @@
 namespace galley {
 namespace {
 
-/// Runs `body`; what it returns or throws becomes a status. A file that cannot be read is the fault of whoever named it.
+/// Runs `body`; what it returns or throws becomes a status. A file that cannot be read is the fault of whoever named it. The body returns
+/// what the caller's function has said of what it was shown.
 template <class Body>
 galley_status answer(galley_error* error, const Body& body) noexcept {
   const auto failed = [&](galley_status status, const Error& why) {
@@ -19,26 +20,26 @@ galley_status answer(galley_error* error, const Body& body) noexcept {
     return status;
   };
   try {
-    const Status done = body();
-    return done ? GALLEY_OK : failed(GALLEY_INVALID, done.error());
+    const Result<galley_status> done = body();
+    return done ? *done : failed(GALLEY_INVALID, done.error());
   } catch (...) {
     return failed(GALLEY_FAILED, error_of_exception());
   }
 }
 
-galley_status text(void*, const char* path, uint64_t limit, void (*see)(void*, const char*, uint64_t), void* context, galley_error* error) {
-  return answer(error, [&]() -> Status {
+galley_status text(void*, const char* path, uint64_t limit, galley_status (*see)(void*, const char*, uint64_t), void* context,
+                   galley_error* error) {
+  return answer(error, [&]() -> Result<galley_status> {
     if (!path || !see) return plugin_error("galley.files/1: text() was called without a path or a function");
     const std::string contents = TRY(read_text(path, limit));
     // A plugin's own parser, and what it does with the result, may recurse by levels and search by turns.
     if (std::string_view(path).ends_with(".json")) TRY(parse_json(contents, path, kFewJsonValues));
-    see(context, contents.c_str(), contents.size());
-    return ok();
+    return see(context, contents.c_str(), contents.size());
   });
 }
 
-galley_status tensors(void*, const char* path, void (*see)(void*, const galley_file_tensor*), void* context, galley_error* error) {
-  return answer(error, [&]() -> Status {
+galley_status tensors(void*, const char* path, galley_status (*see)(void*, const galley_file_tensor*), void* context, galley_error* error) {
+  return answer(error, [&]() -> Result<galley_status> {
     if (!path || !see) return plugin_error("galley.files/1: tensors() was called without a path or a function");
     const tensor_files::Reader reader = TRY(tensor_files::Reader::open(path));
     for (const tensor_files::Entry& entry : reader.entries()) {
@@ -48,15 +49,15 @@ galley_status tensors(void*, const char* path, void (*see)(void*, const galley_f
       t.extents = entry.shape.data();
       t.bytes = entry.bytes;
       t.rank = static_cast<uint32_t>(entry.shape.size());
-      see(context, &t);
+      if (const galley_status said = see(context, &t); said != GALLEY_OK) return said;
     }
-    return ok();
+    return GALLEY_OK;
   });
 }
 
-galley_status contents(void*, const char* path, const char* pattern, uint64_t limit, void (*see)(void*, const char*, const void*, uint64_t),
-                       void* context, galley_error* error) {
-  return answer(error, [&]() -> Status {
+galley_status contents(void*, const char* path, const char* pattern, uint64_t limit,
+                       galley_status (*see)(void*, const char*, const void*, uint64_t), void* context, galley_error* error) {
+  return answer(error, [&]() -> Result<galley_status> {
     if (!path || !pattern || !see) return plugin_error("galley.files/1: contents() was called without a path, a pattern or a function");
     const tensor_files::Reader reader = TRY(tensor_files::Reader::open(path));
     std::vector<std::byte> data;
@@ -67,9 +68,9 @@ galley_status contents(void*, const char* path, const char* pattern, uint64_t li
                             std::to_string(entry.bytes) + " bytes, where at most " + std::to_string(limit) + " are expected");
       data.resize(entry.bytes);
       TRY_STATUS(reader.read_bytes(entry, 0, data));
-      see(context, entry.name.c_str(), data.data(), data.size());
+      if (const galley_status said = see(context, entry.name.c_str(), data.data(), data.size()); said != GALLEY_OK) return said;
     }
-    return ok();
+    return GALLEY_OK;
   });
 }
 

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "host/base/file.hpp"
+#include "host/base/log.hpp"
 #include "host/plugins/abi.hpp"
 #include "host/plugins/call.hpp"
 #include "host/plugins/host_table.hpp"
@@ -104,6 +105,12 @@ const T* const* complete_all(const T* const* from, uint32_t n, const char* noun,
   return out.data();
 }
 
+/// What libraries want to be called at the end, with their plugins, in the order in which they were opened.
+std::vector<std::pair<std::string, void (*)()>>& endings() {
+  static auto& list = *new std::vector<std::pair<std::string, void (*)()>>();
+  return list;
+}
+
 /// What a table points to, copied likewise. Returns what is wrong, or "".
 template <class T>
 std::string complete(T*) {
@@ -145,6 +152,15 @@ std::string complete(galley_op* op) {
     problem = "a grain of blocks of " + std::to_string(op->grain_block) + " elements";
   return problem.empty() ? "" : "'" + std::string(op->name) + "': " + problem;
 }
+std::string complete(galley_kernel* kernel) {
+  std::string problem;
+  kernel->knows = complete_all(kernel->knows, kernel->n_knows, "what it knows of op", &problem);
+  for (uint32_t i = 0; problem.empty() && i < kernel->n_knows; ++i) {
+    const galley_known_op& known = *kernel->knows[i];
+    if (!known.op || (known.n_attrs && !known.attrs)) problem = "what it knows of op " + std::to_string(i + 1) + " is not complete";
+  }
+  return problem.empty() ? "" : "'" + std::string(kernel->name) + "': " + problem;
+}
 std::string complete(galley_device* device) {
   std::string problem;
   device->memories = complete_all(device->memories, device->n_memories, "memory class", &problem);
@@ -156,6 +172,19 @@ std::string complete(galley_device* device) {
       problem = "queue " + std::to_string(i) + " has the role " + std::to_string(role);
   if (problem.empty() && device->queues[0]->role != GALLEY_QUEUE_COMPUTE) problem = "queue 0 does not compute";
   return problem;
+}
+
+/// Whether a name consists of what names consist of; of a kernel's op, whether each link does.
+bool is_proper(std::string_view text, bool chain = false) {
+  return !text.empty() && std::ranges::all_of(text, [&](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-' || c == '/' || (chain && c == '>');
+  });
+}
+std::string misnamed(const galley_kernel& k) { return is_proper(k.name) && is_proper(k.op, true) && is_proper(k.device) ? "" : k.name; }
+std::string misnamed(const galley_device& d) { return is_proper(d.kind) ? "" : d.kind; }
+template <class Table>
+std::string misnamed(const Table& t) {
+  return is_proper(t.name) ? "" : t.name;
 }
 
 /// What no two tables of a library have in common.
@@ -177,6 +206,8 @@ Result<std::vector<const Table*>> take_tables(const std::filesystem::path& file,
     if (const std::string wrong = struct_problem(tables[i]); !wrong.empty()) return at(file, which + " " + wrong);
     Table table = read_struct(*tables[i]);
     if (const char* missing = missing_of(table)) return at(file, which + " has no " + missing);
+    if (const std::string wrong = misnamed(table); !wrong.empty())
+      return at(file, which + ", '" + wrong + "': names consist of a-z, 0-9 and ._-/");
     if (const std::string wrong = complete(&table); !wrong.empty()) return at(file, which + ": " + wrong);
     if (!names.insert(name_of(table)).second) return at(file, which + ", '" + name_of(table) + "', is registered twice");
     out.push_back(keep(table));
@@ -318,7 +349,20 @@ Result<const Library*> open_library(const std::filesystem::path& file, const Man
   const Calling reading({manifest.id, "reading its tables"});
   const Library* contents = TRY(take_contents(file, manifest.id, *entry));
   opened.emplace(path, std::pair(entry, contents));
+  if (const galley_entry own = read_struct(*entry); own.close) endings().emplace_back(manifest.id, own.close);
   return contents;
+}
+
+void close_libraries() {
+  const std::unique_lock lock(opening());
+  for (auto ending = endings().rbegin(); ending != endings().rend(); ++ending) {
+    const Status closed = call_plugin({ending->first}, "close", [&](galley_error*) {
+      ending->second();
+      return GALLEY_OK;
+    });
+    if (!closed.ok()) log(LogLevel::Warning, closed.error().cause);
+  }
+  endings().clear();
 }
 
 const std::string& plugin_of(const void* table) {

@@ -35,6 +35,10 @@ struct Library {
 /// process has already opened is handed out again, on any thread; one that has not is opened on the main thread.
 Result<const Library*> open_library(const std::filesystem::path& file, const Manifest& manifest);
 
+/// Calls what plugins want to be called at the end of the process (galley_entry.close), the last one opened first. Once, when no device is
+/// open and no kernel prepared.
+void close_libraries();
+
 /// The id of the plugin that registered a table (an op, a kernel, a format, a device, a strategy), for messages; "" for one that no
 /// library did. [thread-safe]
 const std::string& plugin_of(const void* table);

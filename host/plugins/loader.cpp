@@ -191,20 +191,34 @@ Status Plugins::load(Plugin& plugin) {
     return *plugin.problem;
   }
   plugin.library = *library;
-  register_tables(plugin);
+  if (const Status registered = register_tables(plugin); !registered.ok()) {
+    plugin.library = nullptr;
+    plugin.problem = registered.error();
+    return registered;
+  }
   return ok();
 }
 
-void Plugins::register_tables(Plugin& plugin) {
-  const auto add = [&](auto& names, const char* noun, const char* name, auto* table) {
-    const auto [at, added] = names.try_emplace(name, Registered<std::remove_cvref_t<decltype(*table)>>{table, &plugin});
-    if (!added)
-      warn(std::string(noun) + " '" + name + "' of plugin '" + plugin.manifest.id + "' is hidden by that of '" +
-           at->second.plugin->manifest.id + "'");
+/// None of them, where another plugin has one of the names: nodes of one would be computed by kernels of the other.
+Status Plugins::register_tables(Plugin& plugin) {
+  Status out = ok();
+  const auto each = [&](const auto& visit) {
+    for (const galley_op* op : plugin.library->ops) visit(ops_, "op", op->name, op);
+    for (const galley_format* format : plugin.library->formats) visit(formats_, "format", format->name, format);
+    for (const galley_device* device : plugin.library->devices) visit(devices_, "device", device->kind, device);
   };
-  for (const galley_op* op : plugin.library->ops) add(ops_, "op", op->name, op);
-  for (const galley_format* format : plugin.library->formats) add(formats_, "format", format->name, format);
-  for (const galley_device* device : plugin.library->devices) add(devices_, "device", device->kind, device);
+  each([&](const auto& names, const char* noun, const char* name, const auto*) {
+    if (const auto other = names.find(name); out.ok() && other != names.end())
+      out = plugin_error(plugin.manifest.file.string() + ": " + noun + " '" + name + "' of plugin '" + plugin.manifest.id +
+                             "' is one of plugin '" + other->second.plugin->manifest.id + "' too",
+                         "whoever has made the newer one gives it a name of its own, which begins with the plugin's: '" +
+                             plugin.manifest.id + "." + name + "'");
+  });
+  if (!out.ok()) return out;
+  each([&](auto& names, const char*, const char* name, auto* table) {
+    names.try_emplace(name, Registered<std::remove_cvref_t<decltype(*table)>>{table, &plugin});
+  });
+  return ok();
 }
 
 void Plugins::load_providers(std::vector<std::string> Manifest::*list, std::string_view name) {

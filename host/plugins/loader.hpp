@@ -117,7 +117,7 @@ class Plugins {
   template <class Visit>
   void visit_kernels(std::string_view device, std::string_view isa, const Visit& visit);
   void open_kernels(Plugin& plugin, const std::string& device, const std::string& isa);
-  void register_tables(Plugin& plugin);
+  Status register_tables(Plugin& plugin);
   std::string unmet_requirement(const Manifest& manifest) const;
   template <class Table>
   Registered<Table> lookup(const Names<Table>& names, std::vector<std::string> Manifest::*list, std::string_view name);

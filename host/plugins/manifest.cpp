@@ -558,7 +558,7 @@ std::string abi_problem(uint32_t major, uint32_t minor) {
   // A draft breaks with the one before; of a released version lower minor numbers run too.
   if (major == GALLEY_ABI_MAJOR && (major == 0 ? minor == GALLEY_ABI_MINOR : minor <= GALLEY_ABI_MINOR)) return {};
   const bool drafts = major == 0 || GALLEY_ABI_MAJOR == 0;
-  return "is built for ABI " + text(major, minor) + ", this Galley runs " + text(GALLEY_ABI_MAJOR, GALLEY_ABI_MINOR) +
+  return "needs ABI " + text(major, minor) + ", this Galley has " + text(GALLEY_ABI_MAJOR, GALLEY_ABI_MINOR) +
          (drafts ? ": drafts do not mix, build it again with this version's SDK" : "");
 }
 

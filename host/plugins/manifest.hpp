@@ -3,7 +3,7 @@
 //   id = "example"                    # of the plugin; its folder and library are called so
 //   version = "1.0.0"
 //   state_version = 1                 # of the states it keeps: a run resumes only with the same; default 1
-//   abi = "0.3"                       # the ABI it is built for
+//   abi = "0.4"                       # the ABI it is built for
 //   summary = "…"                     # optional
 //   requires = ["example >= 1.2"]       # optional: other plugins whose ops it names, and the least version of each
 //

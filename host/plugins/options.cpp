@@ -81,14 +81,6 @@ galley_status get_string_at(const void* handle, const char* name, uint64_t index
   return read(handle, name, element(find_in(handle, name), index), [&](const Value& value) { return to_string(value, out); });
 }
 
-galley_status get_integer_at(const void* handle, const char* name, uint64_t index, int64_t* out) {
-  return read(handle, name, element(find_in(handle, name), index), [&](const Value& value) {
-    const auto* i = value.as<int64_t>();
-    if (i) *out = *i;
-    return i != nullptr;
-  });
-}
-
 galley_status get_number_at(const void* handle, const char* name, uint64_t index, double* out) {
   return read(handle, name, element(find_in(handle, name), index), [&](const Value& value) { return to_number(value, out); });
 }
@@ -97,9 +89,8 @@ galley_status get_number_at(const void* handle, const char* name, uint64_t index
 
 Options::Options(Table values)
     : values_(std::move(values)),
-      table_{
-          sizeof(galley_options), 1,       this, get_integer, get_number, get_boolean, get_string, get_count, get_string_at, get_number_at,
-          get_integer_at,         table_at} {
+      table_{sizeof(galley_options), 1,       this, get_integer, get_number, get_boolean, get_string, get_count, get_string_at,
+             get_number_at,          table_at} {
   for (const auto& [name, value] : values_) {
     const List* list = value.as<List>();
     for (const Value& entry : list ? *list : List())

@@ -35,7 +35,8 @@ Result<std::unique_ptr<const LoadedStrategy>> LoadedStrategy::create(Plugins& pl
 
   const galley_strategy& table = *out->table_;
   const Caller& caller = out->caller_;
-  TRY_STATUS(find_interface(caller, table, GALLEY_REWRITE, &out->rewrite_, [](const auto& i) { return i.rewrite != nullptr; }));
+  TRY_STATUS(find_interface(caller, table, GALLEY_REWRITE, &out->rewrite_,
+                            [](const auto& i) { return i.model || i.window || i.load || i.save || i.merge; }));
   TRY_STATUS(find_interface(caller, table, GALLEY_CLAIM, &out->claim_, [](const auto& i) { return i.claim != nullptr; }));
   TRY_STATUS(find_interface(caller, table, GALLEY_UPDATE, &out->update_,
                             [](const auto& i) { return i.build != nullptr && i.stages != 0 && i.stages < 2 * GALLEY_STAGE_AFTER; }));

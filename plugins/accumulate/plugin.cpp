@@ -14,10 +14,11 @@ class Accumulate {
       throw Failure(GALLEY_INVALID, "'steps' and 'tokens' are two ways to say how large a window is: give one");
   }
 
-  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
-    if (subject.kind == GALLEY_SUBJECT_RUN && subject.facet == GALLEY_FACET_WINDOW) {
-      if (tokens_ > 0) out.strong(tokens_, "tokens");
-      else out.strong(steps_);
+  void claim(const GraphReader&, const Claims& claims) const {
+    if (!claims.about(GALLEY_FACET_WINDOW)) return;
+    for (const Claim& run : claims) {
+      if (tokens_ > 0) run.strong(tokens_, "tokens");
+      else run.strong(steps_);
     }
   }
 

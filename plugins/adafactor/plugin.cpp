@@ -118,7 +118,7 @@ void reference_step(const Node& node) {
   }
 }
 
-constexpr uint32_t kFixed = GALLEY_OPERAND_NO_GRADIENT, kInPlace = GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT;
+constexpr uint64_t kFixed = GALLEY_OPERAND_NO_GRADIENT, kInPlace = GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT;
 
 struct MomentsCase {
   std::vector<int64_t> shape;
@@ -145,7 +145,8 @@ void add_case(Op& op, const char* name, const MomentsCase& c, Attrs attrs) {
 
 Op& adafactor_moments() {
   static Op op("adafactor_moments", "updates the second moment of Adafactor and makes scale (2): of the update, and of the parameter");
-  op.input("parameter", GALLEY_ROLE_WHOLE, kFixed)
+  op.flags(GALLEY_OP_PRIVATE)
+      .input("parameter", GALLEY_ROLE_WHOLE, kFixed)
       .input("gradient", GALLEY_ROLE_WHOLE, kFixed | GALLEY_OPERAND_ANY_DTYPE)
       .input("rate", GALLEY_ROLE_WHOLE, kFixed)
       .input("applied_step", GALLEY_ROLE_WHOLE, kFixed)
@@ -201,7 +202,8 @@ void add_case(Op& op, const char* name, const StepTest& c) {
 
 Op& adafactor_step() {
   static Op op("adafactor_step", "one step of Adafactor");
-  op.input("parameter", GALLEY_ROLE_WHOLE, kInPlace)
+  op.flags(GALLEY_OP_PRIVATE)
+      .input("parameter", GALLEY_ROLE_WHOLE, kInPlace)
       .input("gradient", GALLEY_ROLE_WHOLE, kFixed | GALLEY_OPERAND_ANY_DTYPE)
       .input("scale", GALLEY_ROLE_WHOLE, kFixed)
       .input("gradient_factor", GALLEY_ROLE_WHOLE, kFixed)
@@ -240,9 +242,9 @@ class Adafactor {
       invalid("'warmup_init' is a warm-up of the relative step", "set relative_step = true, or give 'lr' a schedule with a warm-up");
   }
 
-  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const { updated_.claim(graph, subject, out); }
+  void claim(const GraphReader&, const Claims& claims) const { updated_.claim(claims); }
 
-  void build(Graph& graph, Trained trained) const {
+  void build(UpdateGraph& graph, Trained trained) const {
     const galley_tensor_info p = graph.info(trained.parameter);
     if (const double factor = updated_.lr_factor(p); factor != 1) graph.scale_rate(trained.parameter, factor);
     const std::string name = p.name;

@@ -13,9 +13,9 @@ class Adam {
   explicit Adam(const Options& options)
       : betas_(options.numbers("betas")), eps_(options.number("eps")), updated_(options, "adam"), amsgrad_(options.boolean("amsgrad")) {}
 
-  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const { updated_.claim(graph, subject, out); }
+  void claim(const GraphReader&, const Claims& claims) const { updated_.claim(claims); }
 
-  void build(Graph& graph, Trained trained) const {
+  void build(UpdateGraph& graph, Trained trained) const {
     StepNode(graph, trained, updated_)
         .state("exp_avg")
         .state("exp_avg_sq", GALLEY_TENSOR_NON_NEGATIVE)

@@ -22,10 +22,11 @@ Op& update_scale() {
       "update_scale",
       "apply = !found_inf; scale *= backoff after an overflow, *= growth after growth_interval good steps; gave_up after max_skips "
       "overflows in a row");
-  constexpr uint32_t updated = GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT;
+  constexpr uint64_t updated = GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT;
   const auto attrs = [] { return Attrs().i("growth_interval", 3).f("growth", 2).f("backoff", 0.5).i("max_skips", 2); };
   constexpr uint32_t I = GALLEY_I32;
-  op.input("found_inf", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+  op.flags(GALLEY_OP_PRIVATE)
+      .input("found_inf", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
       .input("scale", GALLEY_ROLE_WHOLE, updated)
       .input("good", GALLEY_ROLE_WHOLE, updated)
       .input("skipped", GALLEY_ROLE_WHOLE, updated)

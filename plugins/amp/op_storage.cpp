@@ -61,7 +61,8 @@ bool registered_ops() {
       .test("bf16", {{GALLEY_BF16, {37, 671}}}, Attrs().s("dtype", "bf16"))
       .test("f16", {{GALLEY_BF16, {37, 671}}}, Attrs().s("dtype", "f16"));
   return add(pack) && add(unpack) &&
-         add(format<components>("bf16", "bf16_pack", "bf16_unpack", true, true, GALLEY_FORMAT_STOCHASTIC | GALLEY_FORMAT_PLAIN));
+         add(format<components>("bf16", "bf16_pack", "bf16_unpack",
+                                GALLEY_FORMAT_EXACT | GALLEY_FORMAT_TRAINABLE | GALLEY_FORMAT_STOCHASTIC | GALLEY_FORMAT_PLAIN));
 }
 const bool registered = registered_ops();
 

@@ -31,23 +31,24 @@ class Amp {
     max_skips_ = options.integer("max_skips");
   }
 
-  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
-    if (subject.facet == GALLEY_FACET_COMPUTE) {
-      const int64_t weights = weights_ == "cast-on-use" ? GALLEY_WEIGHTS_CAST_ON_USE : GALLEY_WEIGHTS_DERIVED;
-      if (matches(subject.name)) out.strong(0, "f32");
-      else if (subject.op_flags & GALLEY_OP_LOW) out.weak(weights, compute_.c_str());
-      else if (subject.op_flags & GALLEY_OP_FULL) out.weak(0, "f32");
-    }
-    if (subject.facet == GALLEY_FACET_STORAGE && subject.kind == GALLEY_SUBJECT_PARAMETER && weights_ == "bf16" && subject.trainable)
-      out.weak(0, "bf16");
+  void claim(const GraphReader&, const Claims& claims) const {
+    const int64_t weights = weights_ == "cast-on-use" ? GALLEY_WEIGHTS_CAST_ON_USE : GALLEY_WEIGHTS_DERIVED;
+    if (claims.about(GALLEY_FACET_COMPUTE))
+      for (const Claim& node : claims) {
+        if (matches(node.name)) node.strong(0, "f32");
+        else if (node.op_flags & GALLEY_OP_LOW) node.weak(weights, compute_.c_str());
+        else if (node.op_flags & GALLEY_OP_FULL) node.weak(0, "f32");
+      }
+    if (claims.about(GALLEY_FACET_STORAGE) && weights_ == "bf16")
+      for (const Claim& tensor : claims)
+        if (tensor.kind == GALLEY_SUBJECT_PARAMETER && tensor.trainable) tensor.weak(0, "bf16");
   }
 
-  void rewrite(Graph& graph, uint32_t segment) const {
-    if (segment == GALLEY_SEGMENT_WINDOW && scales_)
-      graph.node("copy", "amp.scale_of_window", {scale(graph)}, {}, {graph.scalar(GALLEY_SCALAR_LOSS_SCALE)});
+  void window(Graph& graph) const {
+    if (scales_) graph.node("copy", "amp.scale_of_window", {scale(graph)}, {}, {graph.scalar(GALLEY_SCALAR_LOSS_SCALE)});
   }
 
-  void build(Graph& graph, const UpdateCall& call) const {
+  void build(UpdateGraph& graph, const UpdateCall& call) const {
     if (!scales_ || !call.trains()) return;
     const std::vector<galley_tensor> inputs = {graph.scalar(GALLEY_SCALAR_FOUND_INF), scale(graph),
                                                number(graph, "amp.good_steps", GALLEY_I32, 0),

@@ -27,7 +27,8 @@ void reference_clip_factor(const Node& node) {
 
 Op& clip_factor() {
   static Op op("clip_factor", "factor *= min(1, max_norm / (norm + 1e-6))");
-  op.input("norm", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+  op.flags(GALLEY_OP_PRIVATE)
+      .input("norm", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
       .input("factor", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT)
       .number("max_norm", 1, "of all gradients")
       .infer<infer_clip_factor>()
@@ -56,7 +57,8 @@ void reference_clip_values(const Node& node) {
 
 Op& clip_values() {
   static Op op("clip_values", "gradient = min(max(gradient, -max_value / factor), max_value / factor)");
-  op.input("gradient", GALLEY_ROLE_ROWS, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT | GALLEY_OPERAND_ANY_DTYPE)
+  op.flags(GALLEY_OP_PRIVATE)
+      .input("gradient", GALLEY_ROLE_ROWS, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT | GALLEY_OPERAND_ANY_DTYPE)
       .input("factor", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
       .number("max_value", 1, "of an element, times the factor")
       .grain(GALLEY_GRAIN_ELEMENT)
@@ -76,7 +78,7 @@ class Clip {
     if (norm_ <= 0 && value_ <= 0) invalid("neither 'norm' nor 'value' is given", "give one of them, or both");
   }
 
-  void build(Graph& graph, const UpdateCall& call) const {
+  void build(UpdateGraph& graph, const UpdateCall& call) const {
     if (!call.trains()) return;
     const galley_tensor factor = graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR);
     if (call.stage == GALLEY_STAGE_CLIP && norm_ > 0)

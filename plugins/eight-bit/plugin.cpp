@@ -88,16 +88,17 @@ class EightBit {
     unsigned_.i("signed", 0);
     signed_.i("signed", 1);
   }
-  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const {
-    updated_.claim(graph, subject, out);
-    if (subject.facet != GALLEY_FACET_STORAGE || subject.kind != GALLEY_SUBJECT_STATE || !subject.parameter) return;
-    if (!galley_same_text(subject.owner, name_)) return;
-    const galley_tensor_info p = graph.info(subject.parameter);
-    int64_t numbers = 1;
-    for (uint32_t i = 0; i < p.rank; ++i) numbers *= p.shape[i];
-    if (p.flags & (GALLEY_TENSOR_EMBEDDING | GALLEY_TENSOR_NO_DECAY) || numbers < least_) return;
-    out.weak(0, dynamic8::kName);
-    out.with(subject.tensor_flags & GALLEY_TENSOR_NON_NEGATIVE ? unsigned_ : signed_);
+  void claim(const GraphReader& graph, const Claims& claims) const {
+    updated_.claim(claims);
+    if (!claims.about(GALLEY_FACET_STORAGE)) return;
+    for (const Claim& state : claims) {
+      if (state.kind != GALLEY_SUBJECT_STATE || !state.parameter || !galley_same_text(state.owner, name_)) continue;
+      const galley_tensor_info p = graph.info(state.parameter);
+      int64_t numbers = 1;
+      for (uint32_t i = 0; i < p.rank; ++i) numbers *= p.shape[i];
+      if (p.flags & (GALLEY_TENSOR_EMBEDDING | GALLEY_TENSOR_NO_DECAY) || numbers < least_) continue;
+      state.weak(0, dynamic8::kName, state.tensor_flags & GALLEY_TENSOR_NON_NEGATIVE ? unsigned_ : signed_);
+    }
   }
   const Updated& updated() const { return updated_; }
   double decay(const Graph& graph, const Trained& trained) const { return updated_.decay(graph.info(trained.parameter)); }
@@ -114,8 +115,8 @@ class AdamW8bit {
   static constexpr uint32_t stages = GALLEY_STAGE_STEP;
   explicit AdamW8bit(const Options& options) : betas_(options.numbers("betas")), eps_(options.number("eps")), of_(options, "adamw8bit") {}
 
-  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const { of_.claim(graph, subject, out); }
-  void build(Graph& graph, Trained trained) const {
+  void claim(const GraphReader& graph, const Claims& claims) const { of_.claim(graph, claims); }
+  void build(UpdateGraph& graph, Trained trained) const {
     StepNode(graph, trained, of_.updated())
         .state("exp_avg")
         .state("exp_avg_sq", GALLEY_TENSOR_NON_NEGATIVE)
@@ -133,8 +134,8 @@ class Lion8bit {
   static constexpr uint32_t stages = GALLEY_STAGE_STEP;
   explicit Lion8bit(const Options& options) : betas_(options.numbers("betas")), of_(options, "lion8bit") {}
 
-  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const { of_.claim(graph, subject, out); }
-  void build(Graph& graph, Trained trained) const {
+  void claim(const GraphReader& graph, const Claims& claims) const { of_.claim(graph, claims); }
+  void build(UpdateGraph& graph, Trained trained) const {
     StepNode(graph, trained, of_.updated())
         .state("exp_avg")
         .add("lion_step", Attrs().f("beta1", betas_[0]).f("beta2", betas_[1]).f("weight_decay", of_.decay(graph, trained)));
@@ -146,7 +147,7 @@ class Lion8bit {
 };
 
 const bool registered = add(pack()) && add(unpack()) &&
-                        add(format<components>(dynamic8::kName, "dynamic8_pack", "dynamic8_unpack", false, true)) &&
+                        add(format<components>(dynamic8::kName, "dynamic8_pack", "dynamic8_unpack", GALLEY_FORMAT_TRAINABLE)) &&
                         add(strategy<AdamW8bit>("adamw8bit")) && add(strategy<Lion8bit>("lion8bit"));
 
 }  // namespace

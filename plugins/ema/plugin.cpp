@@ -52,18 +52,18 @@ class Ema {
         in_16_bit_(options.string("dtype") == "bf16"),
         evaluate_(options.boolean("evaluate")) {}
 
-  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
-    if (in_16_bit_ && subject.facet == GALLEY_FACET_STORAGE && subject.kind == GALLEY_SUBJECT_STATE &&
-        galley_same_text(subject.owner, "ema"))
-      out.weak(0, "bf16");
+  void claim(const GraphReader&, const Claims& claims) const {
+    if (!in_16_bit_ || !claims.about(GALLEY_FACET_STORAGE)) return;
+    for (const Claim& state : claims)
+      if (state.kind == GALLEY_SUBJECT_STATE && galley_same_text(state.owner, "ema")) state.weak(0, "bf16");
   }
-  void build(Graph& graph, Trained trained) const {
+  void build(UpdateGraph& graph, Trained trained) const {
     graph.node("ema_step", nullptr,
                {mean(graph, trained.parameter), trained.parameter, 0, graph.scalar(GALLEY_SCALAR_APPLIED_STEP), 0,
                 graph.scalar(GALLEY_SCALAR_APPLY)},
                Attrs().f("decay", decay_).i("warmup", warmup_), {});
   }
-  void evaluate(Graph& graph, galley_tensor parameter) const {
+  void evaluate(UpdateGraph& graph, galley_tensor parameter) const {
     if (evaluate_) graph.eval_as(parameter, mean(graph, parameter));
   }
 

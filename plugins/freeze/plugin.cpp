@@ -19,11 +19,13 @@ class Freeze {
       invalid("nothing is named", "give 'patterns', 'blocks' or 'embeddings' to freeze, or 'except' to freeze all but those");
   }
 
-  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const {
-    if (subject.kind != GALLEY_SUBJECT_PARAMETER || subject.facet != GALLEY_FACET_TRAINABLE) return;
-    if (is_first_parameter(graph, subject.tensor)) check(graph);
-    if (trained_.match(subject.name)) out.strong(1);
-    else if (frozen_.match(subject.name) || (*subject.owner == '\0' && named_otherwise(graph, subject))) out.strong(0);
+  void claim(const GraphReader& graph, const Claims& claims) const {
+    if (!claims.about(GALLEY_FACET_TRAINABLE)) return;
+    check(graph);
+    for (const Claim& parameter : claims) {
+      if (trained_.match(parameter.name)) parameter.strong(1);
+      else if (frozen_.match(parameter.name) || (*parameter.owner == '\0' && named_otherwise(graph, parameter))) parameter.strong(0);
+    }
   }
 
  private:
@@ -36,7 +38,7 @@ class Freeze {
 
   void check(const GraphReader& graph) const {
     int64_t blocks = 0;
-    for (galley_node n = graph.next_node(0, GALLEY_SEGMENT_MODEL); n; n = graph.next_node(n, GALLEY_SEGMENT_MODEL))
+    for (galley_node n = graph.next_node(0, GALLEY_NODES_MODEL); n; n = graph.next_node(n, GALLEY_NODES_MODEL))
       blocks = std::max(blocks, graph.node(n).block + 1);
     if (blocks_ > blocks)
       invalid("'blocks' is " + std::to_string(blocks_) + ", and the model has " + std::to_string(blocks),

@@ -34,19 +34,17 @@ class Ia3 {
     to_save_ = words_of(options.strings("modules_to_save"), "modules_to_save");
   }
 
-  void rewrite(Graph& graph, uint32_t segment) const {
-    if (segment == GALLEY_SEGMENT_MODEL) adapt(graph);
-    if (segment == GALLEY_SEGMENT_EXPORT) save(graph);
-    if (segment == GALLEY_SEGMENT_EXPORT) document_trained(graph, config_);
-    if (segment == GALLEY_SEGMENT_EXPORT ? merge_ : segment == GALLEY_SEGMENT_MERGE && !merge_) merge(graph);
+  void model(ModelGraph& graph) const { adapt(graph); }
+  void save(ExportGraph& graph) const {
+    galley::peft::save(graph);
+    document_trained(graph);
+    if (merge_) merge_into_model(graph);
+  }
+  void merge(ExportGraph& graph) const {
+    if (!merge_) merge_into_model(graph);
   }
 
-  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
-    if (subject.kind != GALLEY_SUBJECT_PARAMETER || subject.facet != GALLEY_FACET_TRAINABLE) return;
-    if (galley_same_text(subject.owner, "ia3")) out.strong(1);
-    else if (is_foreign(subject, "ia3")) out.strong(0);
-    else if (*subject.owner == '\0') out.weak(0);
-  }
+  void claim(const GraphReader&, const Claims& claims) const { claim_adapter(claims, "ia3"); }
 
  private:
   void read(const std::string& folder) {
@@ -95,7 +93,7 @@ class Ia3 {
                        [&](const std::string& name) { return ends_with(m.name, name); });
   }
 
-  void adapt(Graph& graph) const {
+  void adapt(ModelGraph& graph) const {
     const std::vector<Module> modules = linear_modules(graph, file_.tensors);
     if (has_own(graph, ".ia3_l")) invalid("the recipe uses \"ia3\" twice", "name all layers in one");
     const std::vector<const Module*> chosen = choose(graph, modules);
@@ -113,8 +111,7 @@ class Ia3 {
     const std::vector<std::string> saved = parts.take_modules(&all);
     check_whole(to_save_, all);
     parts.check_all_used(modules, "ia3");
-    config_ = config(modules, chosen, saved);
-    document(graph, config_);
+    document(graph, config(modules, chosen, saved));
   }
 
   json config(const std::vector<Module>& modules, const std::vector<const Module*>& chosen, std::vector<std::string> saved) const {
@@ -139,7 +136,7 @@ class Ia3 {
     return out;
   }
 
-  void merge(Graph& graph) const {
+  void merge_into_model(ExportGraph& graph) const {
     Merge into(graph);
     const std::vector<Module> modules = linear_modules(graph, file_.tensors);
     for (const Module* m : choose(graph, modules)) {
@@ -164,7 +161,6 @@ class Ia3 {
   Meant target_modules_, exclude_modules_, feedforward_modules_;
   std::vector<std::string> modules_to_save_;
   AdapterFile file_;
-  mutable Json config_;  ///< of the model that is compiled now: from its rewriting to its export
 };
 
 const bool registered = add(strategy<Ia3>("ia3"));

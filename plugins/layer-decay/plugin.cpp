@@ -16,8 +16,7 @@ class LayerDecay {
   static constexpr uint32_t phase = GALLEY_PHASE_READ;
   explicit LayerDecay(const Options& options) : decay_(options.number("decay")) {}
 
-  void rewrite(Graph& graph, uint32_t segment) const {
-    if (segment != GALLEY_SEGMENT_MODEL) return;
+  void model(ModelGraph& graph) const {
     int64_t blocks = 0;
     for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t)) blocks = std::max(blocks, graph.info(t).block + 1);
     if (blocks == 0) invalid("the model has no blocks, so that no layer is before another", "leave this out");

@@ -40,9 +40,9 @@ class Lion {
 
   explicit Lion(const Options& options) : betas_(options.numbers("betas")), updated_(options, "lion") {}
 
-  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const { updated_.claim(graph, subject, out); }
+  void claim(const GraphReader&, const Claims& claims) const { updated_.claim(claims); }
 
-  void build(Graph& graph, Trained trained) const {
+  void build(UpdateGraph& graph, Trained trained) const {
     StepNode(graph, trained, updated_)
         .state("exp_avg")
         .add("lion_step",

@@ -60,10 +60,11 @@ void norm_cost(const Node& node, galley_cost& out) {
 }
 
 constexpr uint32_t F = GALLEY_F32, B = GALLEY_BF16, H = GALLEY_F16;
-constexpr uint32_t any = GALLEY_OPERAND_ANY_DTYPE, none = GALLEY_OPERAND_NO_GRADIENT;
+constexpr uint64_t any = GALLEY_OPERAND_ANY_DTYPE, none = GALLEY_OPERAND_NO_GRADIENT;
 
 Op dora_norm("dora_norm", "n = ‖W + scale · B·A‖ by rows; W (N, K) or transposed (K, N), A (rank, K), B (N, rank), n (N)");
-const bool norm_added = add(dora_norm.input("w", GALLEY_ROLE_WHOLE, none | any)
+const bool norm_added = add(dora_norm.flags(GALLEY_OP_PRIVATE)
+                                .input("w", GALLEY_ROLE_WHOLE, none | any)
                                 .input("a", GALLEY_ROLE_WHOLE, none)
                                 .input("b", GALLEY_ROLE_WHOLE, none)
                                 .output("n", GALLEY_ROLE_WHOLE)
@@ -116,7 +117,7 @@ void scale_gradient(Backward& b) {
   if (b.needs(3)) b.d_inputs[3] = b.graph.node("sum_rows", (name + ".db").c_str(), {dy}, {}, {b.d_inputs[3]}, {b.adds(3)})[0];
 }
 
-constexpr uint32_t optional = GALLEY_OPERAND_OPTIONAL;
+constexpr uint64_t optional = GALLEY_OPERAND_OPTIONAL;
 
 Op scale_columns("scale_columns", "y = w / norm ∘ x + bias; x (…, N), w, norm and bias have N numbers");
 const bool scale_added = add(scale_columns.input("x", GALLEY_ROLE_ROWS, GALLEY_OPERAND_COMPUTE)

@@ -43,7 +43,8 @@ void principal_reference(const Node& node) {
 
 Op lora_principal("lora_principal", "B (N, rank), A (rank, K): the principal part of W, or of W − less, (N, K) or transposed (K, N)");
 const bool principal_added =
-    add(lora_principal.input("w", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT | GALLEY_OPERAND_ANY_DTYPE)
+    add(lora_principal.flags(GALLEY_OP_PRIVATE)
+            .input("w", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT | GALLEY_OPERAND_ANY_DTYPE)
             .input("less", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT | GALLEY_OPERAND_OPTIONAL)
             .output("b", GALLEY_ROLE_WHOLE)
             .output("a", GALLEY_ROLE_WHOLE)
@@ -95,7 +96,8 @@ void both_reference(const Node& node) {
 
 Op lora_both("lora_both", "a and factor · b below each other, or beside each other");
 const bool both_added =
-    add(lora_both.input("a", GALLEY_ROLE_WHOLE)
+    add(lora_both.flags(GALLEY_OP_PRIVATE)
+            .input("a", GALLEY_ROLE_WHOLE)
             .input("b", GALLEY_ROLE_WHOLE)
             .output("y", GALLEY_ROLE_WHOLE)
             .integer("columns", 0, "1: beside each other")

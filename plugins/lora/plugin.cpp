@@ -24,25 +24,26 @@ class Lora {
   explicit Lora(const Options& options)
       : adapter_(options), merge_(options.boolean("merge")), b_lr_factor_(options.number("b_lr_factor", 1)) {}
 
-  void rewrite(Graph& graph, uint32_t segment) const {
-    if (segment == GALLEY_SEGMENT_MODEL) adapt(graph);
-    if (segment == GALLEY_SEGMENT_WINDOW && adapter_.dora()) measure(graph);
-    if (segment == GALLEY_SEGMENT_LOAD && adapter_.init().principal()) split(graph);
-    if (segment == GALLEY_SEGMENT_LOAD && adapter_.init().loftq()) begin_as_stored(graph);
-    if (segment == GALLEY_SEGMENT_EXPORT) save(graph);
-    if (segment == GALLEY_SEGMENT_EXPORT ? merge_ : segment == GALLEY_SEGMENT_MERGE && !merge_) merge(graph);
+  void model(ModelGraph& graph) const { adapt(graph); }
+  void window(Graph& graph) const {
+    if (adapter_.dora()) measure(graph);
+  }
+  void load(LoadGraph& graph) const {
+    if (adapter_.init().principal()) split(graph);
+    if (adapter_.init().loftq()) begin_as_stored(graph);
+  }
+  void save(ExportGraph& graph) const {
+    save_adapter(graph);
+    if (merge_) merge_into_model(graph);
+  }
+  void merge(ExportGraph& graph) const {
+    if (!merge_) merge_into_model(graph);
   }
 
-  /// Weakly for the model's own parameters: `freeze` may say that some are trained beside the adapter.
-  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
-    if (subject.kind != GALLEY_SUBJECT_PARAMETER || subject.facet != GALLEY_FACET_TRAINABLE) return;
-    if (galley_same_text(subject.owner, "lora")) out.strong(1);
-    else if (is_foreign(subject, "lora")) out.strong(0);
-    else if (*subject.owner == '\0') out.weak(0);
-  }
+  void claim(const GraphReader&, const Claims& claims) const { claim_adapter(claims, "lora"); }
 
  private:
-  void adapt(Graph& graph) const {
+  void adapt(ModelGraph& graph) const {
     if (has_own(graph, ".lora_A.weight"))
       invalid("the recipe uses \"lora\" twice", "name all layers in one; rank_pattern and alpha_pattern give them values of their own");
     const std::vector<Module> modules = linear_modules(graph, adapter_.file().tensors);
@@ -54,11 +55,10 @@ class Lora {
     adapter_.check_saved(all);
     if (adapter_.bias() != "none") parts.take_biases(chosen, adapter_.bias() == "all" ? Parts::Biases::All : Parts::Biases::Adapted);
     parts.check_all_used(modules, "lora");
-    config_ = adapter_.config(modules, chosen, saved);
-    document(graph, config_);
+    document(graph, adapter_.config(modules, chosen, saved));
   }
 
-  void add_beside(Graph& graph, Parts& parts, const Module& m) const {
+  void add_beside(ModelGraph& graph, Parts& parts, const Module& m) const {
     const int64_t rank = adapter_.rank(m);
     const std::string prefix = prefixed(m.name);
     const bool principal = adapter_.init().principal(), random = !principal && !adapter_.init().loftq();
@@ -104,7 +104,7 @@ class Lora {
   }
 
   /// While loading: A and B begin as a part of the weight, and the weight without it.
-  void split(Graph& graph) const {
+  void split(LoadGraph& graph) const {
     for (const auto& [m, name] : adapted(graph)) {
       if (const std::string format = graph.info(m.weight).format; !format.empty() && !merge_) refuse_stored(m, format);
       Attrs attrs = layout(m);
@@ -124,7 +124,7 @@ class Lora {
 
   /// While loading: A and B begin as the principal part of what a weight loses in 4 bit, and with several iterations the weight as what 4
   /// bits keep of W − scaling · B·A. There are two matrices of one weight at a time: W, and what is taken from it.
-  void begin_as_stored(Graph& graph) const {
+  void begin_as_stored(LoadGraph& graph) const {
     // A folder that is quantized holds what the weights begin as; nothing says what they have lost.
     const bool lost = graph.config_of("quantization_config") != nullptr;
     if (lost && adapter_.from_file()) return;
@@ -222,9 +222,9 @@ class Lora {
     return {"random_uniform", {}, Attrs().f("low", -bound).f("high", bound)};
   }
 
-  void save(Graph& graph) const {
+  void save_adapter(ExportGraph& graph) const {
     galley::peft::save(graph);
-    document_trained(graph, config_);
+    document_trained(graph);
     if (!adapter_.init().principal() || merge_) return;
     // scaling · (B·A − B₀·A₀) beside the weight as it was: an adapter of twice the rank (see Adapter::config).
     for (const auto& [m, name] : adapted(graph)) {
@@ -238,7 +238,7 @@ class Lora {
     }
   }
 
-  void merge(Graph& graph) const {
+  void merge_into_model(ExportGraph& graph) const {
     Merge into(graph);
     for (const auto& [m, name] : adapted(graph)) into.weight(m, merged(graph, m, name));
     into.taken({".lora_"});
@@ -265,7 +265,6 @@ class Lora {
   Adapter adapter_;
   bool merge_;
   double b_lr_factor_;
-  mutable Json config_;  ///< of the model that is compiled now: from its rewriting to its export
 };
 
 const bool registered = add(strategy<Lora>("lora"));

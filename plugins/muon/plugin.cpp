@@ -81,11 +81,12 @@ void reference_step(const Node& node) {
   reference_steps(node, [&](const StepElement& e) { e.parameter = e.parameter * (1 - e.lr * decay) - e.lr * scale * e.gradient; });
 }
 
-constexpr uint32_t kFixed = GALLEY_OPERAND_NO_GRADIENT, kAny = GALLEY_OPERAND_ANY_DTYPE;
+constexpr uint64_t kFixed = GALLEY_OPERAND_NO_GRADIENT, kAny = GALLEY_OPERAND_ANY_DTYPE;
 
 Op& muon_momentum() {
   static Op op("muon_momentum", "updates the momentum of a gradient (A, B), and makes a direction (A, B) of norm 1");
-  op.input("gradient", GALLEY_ROLE_WHOLE, kFixed | kAny)
+  op.flags(GALLEY_OP_PRIVATE)
+      .input("gradient", GALLEY_ROLE_WHOLE, kFixed | kAny)
       .input("gradient_factor", GALLEY_ROLE_WHOLE, kFixed)
       .input("apply", GALLEY_ROLE_WHOLE, kFixed)
       .input("momentum_buffer", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_INOUT | kFixed)
@@ -110,7 +111,8 @@ Op& muon_momentum() {
 
 Op& muon_polynomial() {
   static Op op("muon_polynomial", "U = a I + b G + c S of square matrices (n, n)");
-  op.input("gram", GALLEY_ROLE_WHOLE, kFixed | kAny)
+  op.flags(GALLEY_OP_PRIVATE)
+      .input("gram", GALLEY_ROLE_WHOLE, kFixed | kAny)
       .input("square", GALLEY_ROLE_WHOLE, kFixed | kAny)
       .output("polynomial", GALLEY_ROLE_WHOLE, kAny)
       .number("a", 3.4445, "factor of the unit matrix")
@@ -162,17 +164,19 @@ class Muon {
               "set rest_lr = 3e-4, or rest = \"none\" beside another optimizer, or adjust = \"match_rms_adamw\" and one rate for all");
   }
 
-  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const {
-    if (subject.kind == GALLEY_SUBJECT_NODE && subject.facet == GALLEY_FACET_COMPUTE) {
-      if (galley_same_text(subject.owner, "muon") && subject.op_flags & GALLEY_OP_LOW) out.strong(0, compute_.c_str());
-      return;
+  void claim(const GraphReader& graph, const Claims& claims) const {
+    if (claims.about(GALLEY_FACET_COMPUTE))
+      for (const Claim& node : claims)
+        if (galley_same_text(node.owner, "muon") && node.op_flags & GALLEY_OP_LOW) node.strong(0, compute_.c_str());
+    if (!claims.about(GALLEY_FACET_UPDATE)) return;
+    for (const Claim& parameter : claims) {
+      const bool hidden = is_hidden_matrix(graph.info(parameter.tensor)) && updated_.names(parameter.name);
+      if (hidden) updated_.claim(parameter, true);
+      else if (rest_ && parameter.trainable) parameter.weak(0, "muon, rest: adamw");
     }
-    if (subject.kind != GALLEY_SUBJECT_PARAMETER || subject.facet != GALLEY_FACET_UPDATE) return;
-    if (rest_ && subject.trainable) out.weak(0, "muon, rest: adamw");
-    if (is_hidden_matrix(graph.info(subject.tensor))) updated_.claim(graph, subject, out, true);
   }
 
-  void build(Graph& graph, Trained trained) const {
+  void build(UpdateGraph& graph, Trained trained) const {
     const galley_tensor_info p = graph.info(trained.parameter);
     if (is_hidden_matrix(p) && updated_.names(p.name)) orthogonal(graph, trained, p);
     else adamw(graph, trained, p);
@@ -183,7 +187,7 @@ class Muon {
     return p.rank == 2 && !(p.flags & (GALLEY_TENSOR_EMBEDDING | GALLEY_TENSOR_HEAD));
   }
 
-  void orthogonal(Graph& graph, Trained trained, const galley_tensor_info& p) const {
+  void orthogonal(UpdateGraph& graph, Trained trained, const galley_tensor_info& p) const {
     if (const double factor = updated_.lr_factor(p); factor != 1) graph.scale_rate(trained.parameter, factor);
     const galley_tensor apply = graph.scalar(GALLEY_SCALAR_APPLY);
     const auto rows = static_cast<double>(p.shape[0]), columns = static_cast<double>(p.shape[1]);
@@ -210,7 +214,7 @@ class Muon {
                {});
   }
 
-  void adamw(Graph& graph, Trained trained, const galley_tensor_info& p) const {
+  void adamw(UpdateGraph& graph, Trained trained, const galley_tensor_info& p) const {
     StepNode(graph, trained, updated_, rest_rate_)
         .state("exp_avg")
         .state("exp_avg_sq", GALLEY_TENSOR_NON_NEGATIVE)

@@ -22,21 +22,24 @@ class OffloadOptimizer {
         parameters_(options.strings("parameters")),
         min_size_(options.integer("min_size")) {}
 
-  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const {
-    if (subject.facet == GALLEY_FACET_TRAINABLE) return check(graph, subject);
-    if (subject.facet != GALLEY_FACET_PLACEMENT) return;
-    const bool master = masters_ && subject.kind == GALLEY_SUBJECT_PARAMETER && subject.trainable;
-    if (!master && subject.kind != GALLEY_SUBJECT_STATE) return;
+  void claim(const GraphReader& graph, const Claims& claims) const {
     const galley_run_info run = graph.run();
-    if (!(run.flags & GALLEY_RUN_TRAINS) || !(master ? takes(graph, subject.tensor, subject.tensor) : moves(graph, subject.tensor))) return;
+    if (!(run.flags & GALLEY_RUN_TRAINS)) return;
+    // With the first facet already, before anything is built: whether there is such a memory.
     const char* const memory = run.target->memories[other_memory(*run.target, memory_, kWhat)]->name;
-    const int64_t where = master ? GALLEY_PLACEMENT_MASTER : GALLEY_PLACEMENT_ALWAYS;
-    if (parameters_.empty()) out.weak(where, memory);
-    else out.strong(where, memory);
+    if (!claims.about(GALLEY_FACET_PLACEMENT)) return;
+    for (const Claim& tensor : claims) {
+      const bool master = masters_ && tensor.kind == GALLEY_SUBJECT_PARAMETER && tensor.trainable;
+      if (!master && tensor.kind != GALLEY_SUBJECT_STATE) continue;
+      if (!(master ? takes(graph, tensor.tensor, tensor.tensor) : moves(graph, tensor.tensor))) continue;
+      const int64_t where = master ? GALLEY_PLACEMENT_MASTER : GALLEY_PLACEMENT_ALWAYS;
+      if (parameters_.empty()) tensor.weak(where, memory);
+      else tensor.strong(where, memory);
+    }
   }
 
   /// Behind the optimizers' stage, where their states are made. Makes nothing: a plan that moves no state is refused.
-  void build(Graph& graph, const UpdateCall& call) const {
+  void build(UpdateGraph& graph, const UpdateCall& call) const {
     if (!call.trains() || masters_) return;  // without a master that moves, the host refuses
     uint64_t states = 0, named = 0;
     for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t)) {
@@ -57,11 +60,6 @@ class OffloadOptimizer {
  private:
   static constexpr const char* kWhat = "the states of the optimizer";
 
-  /// Once, before anything is built: whether there is such a memory, and such parameters.
-  void check(const GraphReader& graph, const galley_subject& subject) const {
-    if (!is_first_parameter(graph, subject.tensor)) return;
-    if (const galley_run_info run = graph.run(); run.flags & GALLEY_RUN_TRAINS) other_memory(*run.target, memory_, kWhat);
-  }
   bool is_named(const GraphReader& graph, galley_tensor parameter) const {
     return parameters_.empty() || parameters_.match(graph.info(parameter).name);
   }

@@ -208,7 +208,7 @@ std::string card_of(const Json& config) {
 
 }  // namespace
 
-void document(sdk::Graph& graph, Json config) {
+void document(sdk::ModelGraph& graph, Json config) {
   if (Json& task = config["task_type"]; task == "") task = task_type(graph);
   const galley_run_info run = graph.run();
   if (Json& base = config["base_model_name_or_path"]; base.is_null() && run.model && *run.model) base = run.model;
@@ -216,8 +216,9 @@ void document(sdk::Graph& graph, Json config) {
   graph.document(kCardFile, card_of(config));
 }
 
-void document_trained(sdk::Graph& graph, Json config) {
+void document_trained(sdk::ExportGraph& graph) {
   if (!trains_model(graph)) return;
+  Json config = Json::parse(graph.document_of(kConfigFile));
   config["base_model_name_or_path"] = nullptr;
   graph.document(kConfigFile, config.dump(2) + "\n");
   graph.document(kCardFile, card_of(config));

@@ -61,10 +61,10 @@ Json task_type(const sdk::Graph& graph);
 /// The classifier that a module is or is a part of, which PEFT trains and saves whole where the task is to classify; "": none.
 std::string task_module(const sdk::Graph& graph, const std::string& module);
 /// Writes it, with the folder of the base model where nothing else stands.
-void document(sdk::Graph& graph, Json config);
-/// The same while exporting: where more of the model is trained than the adapter, it belongs to no model that was there before, and names
-/// none.
-void document_trained(sdk::Graph& graph, Json config);
+void document(sdk::ModelGraph& graph, Json config);
+/// While exporting, of what `document` has written: where more of the model is trained than the adapter, it belongs to no model that was
+/// there before, and names none.
+void document_trained(sdk::ExportGraph& graph);
 /// Whether a key that is a string or a list is the word that means all linear layers but the head.
 bool is_all_linear(const Key& targets);
 

@@ -25,7 +25,7 @@ class AroundAttention {
  public:
   explicit AroundAttention(const GraphReader& graph) {
     std::vector<galley_node_info> nodes;
-    for (galley_node n = graph.next_node(0, GALLEY_SEGMENT_MODEL); n; n = graph.next_node(n, GALLEY_SEGMENT_MODEL))
+    for (galley_node n = graph.next_node(0, GALLEY_NODES_MODEL); n; n = graph.next_node(n, GALLEY_NODES_MODEL))
       nodes.push_back(graph.node(n));
     for (const galley_node_info& node : nodes)
       if (is_attention(node) || (!is_linear(node) && any(made_of_, node.inputs, node.n_inputs)))
@@ -62,7 +62,7 @@ std::vector<Module> linear_modules(const GraphReader& graph, const Stored& store
   };
   std::vector<Module> out;
   std::set<std::string> names;
-  for (galley_node n = graph.next_node(0, GALLEY_SEGMENT_MODEL); n; n = graph.next_node(n, GALLEY_SEGMENT_MODEL)) {
+  for (galley_node n = graph.next_node(0, GALLEY_NODES_MODEL); n; n = graph.next_node(n, GALLEY_NODES_MODEL)) {
     const galley_node_info node = graph.node(n);
     if (!(node.op_flags & GALLEY_OP_LINEAR) || node.n_inputs < 2) continue;
     const galley_tensor_info w = graph.info(node.inputs[1]);

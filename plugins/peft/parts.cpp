@@ -230,8 +230,14 @@ bool Parts::is_left_model(const std::string& name, const std::vector<int64_t>& s
   return true;
 }
 
-bool is_foreign(const galley_subject& subject, const char* strategy) {
-  return std::string(subject.name).rfind("base_model.", 0) == 0 && !galley_same_text(subject.owner, strategy);
+void claim_adapter(const sdk::Claims& claims, const char* strategy, const std::set<std::string>& fixed) {
+  if (!claims.about(GALLEY_FACET_TRAINABLE)) return;
+  for (const sdk::Claim& parameter : claims) {
+    const std::string name = parameter.name;
+    if (galley_same_text(parameter.owner, strategy)) parameter.strong(fixed.count(name) == 0);
+    else if (name.rfind("base_model.", 0) == 0) parameter.strong(0);
+    else if (*parameter.owner == '\0') parameter.weak(0);
+  }
 }
 
 bool has_own(const GraphReader& graph, const std::string& end) {
@@ -252,7 +258,7 @@ bool trains_model(const GraphReader& graph) {
   return trained;
 }
 
-void save(Graph& graph) {
+void save(ExportGraph& graph) {
   graph.export_model(trains_model(graph) ? GALLEY_EXPORT_BOTH : GALLEY_EXPORT_OWN);
   // PEFT writes and wants a tensor under each name that transformers' classes have for it.
   for (const Module& m : linear_modules(graph)) {
@@ -261,7 +267,7 @@ void save(Graph& graph) {
   }
 }
 
-Merge::Merge(Graph& graph) : graph_(graph), modules_(linear_modules(graph)) { graph_.export_model(GALLEY_EXPORT_MODEL); }
+Merge::Merge(ExportGraph& graph) : graph_(graph), modules_(linear_modules(graph)) { graph_.export_model(GALLEY_EXPORT_MODEL); }
 
 void Merge::weight(const Module& m, galley_tensor value) {
   if (m.tied) untie(m.name, value);

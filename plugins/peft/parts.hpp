@@ -33,7 +33,7 @@ struct Begin {
 class Parts {
  public:
   /// `saved_with` says by which module that is trained whole a module is saved: the name of the outermost, or "".
-  Parts(sdk::Graph& graph, const AdapterFile& file, std::function<std::string(const std::string&)> saved_with)
+  Parts(sdk::ModelGraph& graph, const AdapterFile& file, std::function<std::string(const std::string&)> saved_with)
       : graph_(graph), file_(file), saved_with_(std::move(saved_with)) {}
 
   /// A parameter of this name, from the adapter's file where there is one. One with a gradient that is zero at first has it at once then.
@@ -57,27 +57,27 @@ class Parts {
   galley_tensor own(const std::string& name, galley_tensor of, uint64_t flags, bool optional = false);
   void replace_tied(const Owned& o, galley_tensor taken);
 
-  sdk::Graph& graph_;
+  sdk::ModelGraph& graph_;
   const AdapterFile& file_;
   std::function<std::string(const std::string&)> saved_with_;
   std::map<std::string, std::string> second_;  ///< names in the file that stand for one tensor
   std::set<std::string> used_;
 };
 
-/// Whether a parameter belongs to another adapter than the strategy's own, which must not be there: a folder holds one. Each adapter claims
-/// that what another trains is frozen, so that the host names both.
-bool is_foreign(const galley_subject& subject, const char* strategy);
+/// What an adapter claims of TRAINABLE. Its own parameters are trained, but for the `fixed` ones. Another adapter's are not: a folder holds one, and
+/// as each claims so strongly, the host names both. The model's own are not, weakly: `freeze` may say that some are trained beside the adapter.
+void claim_adapter(const sdk::Claims& claims, const char* strategy, const std::set<std::string>& fixed = {});
 /// Whether a parameter of the model itself is trained.
 bool trains_model(const sdk::GraphReader& graph);
 /// Whether there is a parameter of an adapter whose name ends so.
 bool has_own(const sdk::GraphReader& graph, const std::string& end);
 /// While exporting: the adapter alone, or with the model where more of it is trained.
-void save(sdk::Graph& graph);
+void save(sdk::ExportGraph& graph);
 
 /// While exporting one model.
 class Merge {
  public:
-  explicit Merge(sdk::Graph& graph);
+  explicit Merge(sdk::ExportGraph& graph);
   /// `value` in the place of a layer's weight. A head whose weight is the embedding's table gets one of its own: the model that is saved
   /// says in config.json that they are two.
   void weight(const Module& m, galley_tensor value);
@@ -88,7 +88,7 @@ class Merge {
  private:
   void untie(const std::string& head, galley_tensor value);
   galley_tensor own_head() const;
-  sdk::Graph& graph_;
+  sdk::ExportGraph& graph_;
   std::vector<Module> modules_;
   std::set<std::string> untied_;
 };

@@ -81,42 +81,44 @@ class QuantizeGguf {
     for (uint32_t type = 0; type < gguf_blocks::kTypes; ++type) formats_[type].s("type", gguf_blocks::kTypeNames[type]);
   }
 
-  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const {
-    if (subject.kind != GALLEY_SUBJECT_PARAMETER || *subject.owner) return;
-    if (subject.facet != GALLEY_FACET_TRAINABLE && subject.facet != GALLEY_FACET_STORAGE) return;
-    if (is_first_parameter(graph, subject.tensor)) find(graph);
-    const galley_tensor_info info = graph.info(subject.tensor);
-    const auto at = types_.find(info.source_name);
-    if (at == types_.end()) return;
-    if (subject.facet == GALLEY_FACET_TRAINABLE) {
-      // What is only evaluated, sampled from or exported trains nothing.
-      if (!(graph.run().flags & GALLEY_RUN_TRAINS)) out.weak(0);
-      return;
+  void claim(const GraphReader& graph, const Claims& claims) const {
+    const bool trainable = claims.about(GALLEY_FACET_TRAINABLE);
+    if (!trainable && !claims.about(GALLEY_FACET_STORAGE)) return;
+    const std::map<std::string, gguf_blocks::Type> types = find(graph);
+    const galley_run_info run = graph.run();
+    for (const Claim& parameter : claims) {
+      if (parameter.kind != GALLEY_SUBJECT_PARAMETER || *parameter.owner) continue;
+      const auto at = types.find(graph.info(parameter.tensor).source_name);
+      if (at == types.end()) continue;
+      if (trainable) {
+        // What is only evaluated, sampled from or exported trains nothing.
+        if (!(run.flags & GALLEY_RUN_TRAINS)) parameter.weak(0);
+        continue;
+      }
+      if (parameter.trainable)
+        invalid(std::string("'") + parameter.name + "' lies in blocks of " + gguf_blocks::kTypeNames[at->second] + " in " + run.model +
+                    " and is to be trained; a step is smaller than what its codes can tell apart",
+                "train an adapter beside it, use \"lora\" { rank = 16 }, or freeze it");
+      parameter.weak(0, gguf_blocks::kName, formats_[at->second]);
     }
-    if (subject.trainable)
-      invalid(std::string("'") + subject.name + "' lies in blocks of " + gguf_blocks::kTypeNames[at->second] + " in " + graph.run().model +
-                  " and is to be trained; a step is smaller than what its codes can tell apart",
-              "train an adapter beside it, use \"lora\" { rank = 16 }, or freeze it");
-    out.weak(0, gguf_blocks::kName);
-    out.with(formats_[at->second]);
   }
 
  private:
   /// Which tensors of the model's file lie in blocks.
-  void find(const GraphReader& graph) const {
-    types_.clear();
+  static std::map<std::string, gguf_blocks::Type> find(const GraphReader& graph) {
+    std::map<std::string, gguf_blocks::Type> out;
     const std::string model = graph.run().model;
-    if (model.empty() || !graph.config_of("gguf_types")) return;
+    if (model.empty() || !graph.config_of("gguf_types")) return out;
     for (const FileTensor& tensor : read_tensors(model))
       if (const gguf_blocks::Type type = gguf_blocks::type_named(tensor.dtype.c_str()); type != gguf_blocks::kTypes)
-        types_[tensor.name] = type;
+        out[tensor.name] = type;
+    return out;
   }
 
   Attrs formats_[gguf_blocks::kTypes];
-  mutable std::map<std::string, gguf_blocks::Type> types_;
 };
 
-const bool registered = add(unpack()) && add(format<components>(gguf_blocks::kName, nullptr, "gguf_blocks_unpack", false, false)) &&
+const bool registered = add(unpack()) && add(format<components>(gguf_blocks::kName, nullptr, "gguf_blocks_unpack")) &&
                         add(strategy<QuantizeGguf>("quantize-gguf"));
 
 }  // namespace

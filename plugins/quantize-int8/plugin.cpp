@@ -134,8 +134,18 @@ bool transposed(const galley_node_info& node) {
   return false;
 }
 
-/// Which weights are stored in 8 bit: those of the model's linear layers, but for the head, for tables of embeddings, and for what the
-/// recipe skips. Of a folder that is quantized already, those that it holds so.
+/// Which weights of a graph are stored in 8 bit.
+struct Found {
+  std::optional<bitsandbytes::Config> folder;  ///< what the model's folder says of itself, if it is quantized already
+  std::set<std::string> in_folder;             ///< modules that the folder holds in 8 bit
+  std::set<std::string> left;                  ///< layers that are not stored in 8 bit
+  std::map<galley_tensor, bool> by_column;     ///< the weights that are
+  std::set<galley_tensor> computed;            ///< those that linear_int8 multiplies
+  bool all = false;                            ///< also those that nobody has frozen
+};
+
+/// Finds the weights that are stored in 8 bit: those of the model's linear layers, but for the head, for tables of embeddings, and for what
+/// the recipe skips. Of a folder that is quantized already, those that it holds so.
 class Weights {
  public:
   explicit Weights(const Options& options) : skip_(options.strings("skip")), skips_(options.given("skip")) {
@@ -143,55 +153,62 @@ class Weights {
     columns_.i("columns", 1);
   }
 
-  /// Reads what the model's folder says of itself, if it is quantized already.
-  void read_folder(const GraphReader& graph) {
-    folder_ = bitsandbytes::Config::read(graph);
-    in_folder_.clear();
-    left_.clear();
-    if (!folder_) return note_left(graph);
-    if (folder_->four_bit)
-      invalid(folder_->place + ": the folder is quantized to 4 bit, not to 8", "it is read with use \"quantize-nf4\" {}");
-    if (skips_) invalid(folder_->model + " is quantized already, and says which layers are not", "leave 'skip' out");
-    if (!folder_->has_weights()) return;
+  /// What the folder says, and which layers are left in any case. No weights yet.
+  Found look(const GraphReader& graph) const {
+    Found out;
+    out.folder = bitsandbytes::Config::read(graph);
+    if (!out.folder) {
+      note_left(graph, &out);
+      return out;
+    }
+    if (out.folder->four_bit)
+      invalid(out.folder->place + ": the folder is quantized to 4 bit, not to 8", "it is read with use \"quantize-nf4\" {}");
+    if (skips_) invalid(out.folder->model + " is quantized already, and says which layers are not", "leave 'skip' out");
+    if (!out.folder->has_weights()) return out;
     constexpr const char* layout = "*.weight_format";
     constexpr uint64_t bytes = 16;
-    for (const auto& [name, data] : read_contents(folder_->model, layout, bytes)) {
+    for (const auto& [name, data] : read_contents(out.folder->model, layout, bytes)) {
       if (std::any_of(data.begin(), data.end(), [](char c) { return c != 0; }))
-        invalid(folder_->model + ": tensor '" + name + "' says that codes lie in another order than row by row, which is not read here",
+        invalid(out.folder->model + ": tensor '" + name + "' says that codes lie in another order than row by row, which is not read here",
                 "save the folder anew with bitsandbytes 0.43 or later");
-      in_folder_.insert(name.substr(0, name.size() - std::strlen(layout) + 1));
+      out.in_folder.insert(name.substr(0, name.size() - std::strlen(layout) + 1));
     }
+    return out;
   }
-  const std::optional<bitsandbytes::Config>& folder() const { return folder_; }
 
-  bool takes(const GraphReader& graph, const galley_node_info& node) const {
+  bool takes(const GraphReader& graph, const galley_node_info& node, const Found& found) const {
     if (!(node.op_flags & GALLEY_OP_LINEAR) || node.n_inputs < 2) return false;
     const galley_tensor_info w = graph.info(node.inputs[1]);
     if (w.kind != GALLEY_KIND_PARAMETER || w.rank != 2 || w.flags & GALLEY_TENSOR_EMBEDDING) return false;
     const std::string module = module_of(w.name);
-    if (!in_folder_.empty()) return in_folder_.count(module_of(w.source_name)) != 0;
-    if (w.flags & GALLEY_TENSOR_HEAD || bitsandbytes::is_kept(graph, module) || bitsandbytes::is_left(left_, module)) return false;
+    if (!found.in_folder.empty()) return found.in_folder.count(module_of(w.source_name)) != 0;
+    if (w.flags & GALLEY_TENSOR_HEAD || bitsandbytes::is_kept(graph, module) || bitsandbytes::is_left(found.left, module)) return false;
     return std::none_of(skip_.begin(), skip_.end(), [&](const std::string& pattern) { return glob_match_suffix(pattern, module); });
   }
 
   /// Stored are those that are frozen. Where nothing is trained, as in an evaluation, those that a run would not train; all, if there are
   /// no such.
-  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out, const char* strategy) {
-    if (subject.kind != GALLEY_SUBJECT_PARAMETER || *subject.owner || subject.facet != GALLEY_FACET_STORAGE) return;
-    if (is_first_parameter(graph, subject.tensor)) find(graph);
-    const auto at = by_column_.find(subject.tensor);
-    if (at == by_column_.end()) return;
-    if (subject.trainable && !all_) return refuse_or_leave(graph, subject, strategy);
-    out.weak(0, int8_rows::kName);
-    out.with(at->second ? columns_ : rows_);
+  void claim(const GraphReader& graph, const Claims& claims, const char* strategy) const {
+    if (!claims.about(GALLEY_FACET_STORAGE) ||
+        std::none_of(claims.begin(), claims.end(), [](const Claim& c) { return c.kind == GALLEY_SUBJECT_PARAMETER; }))
+      return;
+    const Found found = find(graph);
+    for (const Claim& weight : claims) {
+      if (weight.kind != GALLEY_SUBJECT_PARAMETER || *weight.owner) continue;
+      const auto at = found.by_column.find(weight.tensor);
+      if (at == found.by_column.end()) continue;
+      if (weight.trainable && !found.all) refuse_or_leave(graph, weight, strategy, found);
+      else weight.weak(0, int8_rows::kName, at->second ? columns_ : rows_);
+    }
   }
 
   /// As transformers saves such a folder, where the model is saved. Its layers hold a scale for each row of a weight: what GPT-2's have is
   /// saved as numbers.
-  void save(Graph& graph, double threshold) const {
+  void save(ExportGraph& graph, double threshold) const {
     if (graph.find("int8_rows.weight_format")) return;  // the other strategy of this plugin has done it
+    const Found found = find(graph);
     galley_tensor layout = 0;
-    for (const auto& [t, columns] : by_column_) {
+    for (const auto& [t, columns] : found.by_column) {
       const galley_tensor_info info = graph.info(t);
       if (columns || !galley_same_text(info.format, int8_rows::kName)) continue;
       if (!layout) layout = graph.make(Graph::described("int8_rows.weight_format", GALLEY_KIND_CONSTANT, GALLEY_U8, {}));  // 0
@@ -200,8 +217,8 @@ class Weights {
     }
     if (!layout) return;
     // Weights that were trained beside them, and GPT-2's, are numbers, too.
-    std::set<std::string> left = left_;
-    for (const auto& [t, columns] : by_column_)
+    std::set<std::string> left = found.left;
+    for (const auto& [t, columns] : found.by_column)
       if (const galley_tensor_info info = graph.info(t); columns || !galley_same_text(info.format, int8_rows::kName))
         left.insert(module_of(info.name));
     graph.config(bitsandbytes::kConfigKey, nlohmann::json{{"quant_method", "bitsandbytes"},
@@ -217,53 +234,52 @@ class Weights {
   }
 
   /// Weights in 8 bit that other programs have saved have beside them how their codes lie: row by row.
-  static void ignore_layouts(Graph& graph) { graph.ignore("*.weight_format"); }
+  static void ignore_layouts(ModelGraph& graph) { graph.ignore("*.weight_format"); }
 
  private:
   /// What is left in any case, before others are asked for.
-  void note_left(const GraphReader& graph) {
-    for (galley_node n = graph.next_node(0, GALLEY_SEGMENT_MODEL); n; n = graph.next_node(n, GALLEY_SEGMENT_MODEL))
-      if (const galley_node_info node = graph.node(n); node.op_flags & GALLEY_OP_LINEAR && node.n_inputs > 1 && !takes(graph, node))
-        leave(graph, node);
+  void note_left(const GraphReader& graph, Found* found) const {
+    for (galley_node n = graph.next_node(0, GALLEY_NODES_MODEL); n; n = graph.next_node(n, GALLEY_NODES_MODEL))
+      if (const galley_node_info node = graph.node(n); node.op_flags & GALLEY_OP_LINEAR && node.n_inputs > 1 && !takes(graph, node, *found))
+        leave(graph, node, found);
   }
 
   /// A linear layer of the model that is not stored in 8 bit.
-  void leave(const GraphReader& graph, const galley_node_info& node) {
+  static void leave(const GraphReader& graph, const galley_node_info& node, Found* found) {
     const galley_tensor_info w = graph.info(node.inputs[1]);
     if (w.kind != GALLEY_KIND_PARAMETER) return;
     const std::vector<std::string> called = bitsandbytes::modules_of(node, w);
-    left_.insert(called.begin(), called.end());
+    found->left.insert(called.begin(), called.end());
   }
 
-  void find(const GraphReader& graph) {
-    by_column_.clear();
-    computed_.clear();
-    read_folder(graph);
+  Found find(const GraphReader& graph) const {
+    Found out = look(graph);
     bool frozen = false;
     std::vector<std::string> modules;
-    for (galley_node n = graph.next_node(0, GALLEY_SEGMENT_MODEL); n; n = graph.next_node(n, GALLEY_SEGMENT_MODEL)) {
+    for (galley_node n = graph.next_node(0, GALLEY_NODES_MODEL); n; n = graph.next_node(n, GALLEY_NODES_MODEL)) {
       const galley_node_info node = graph.node(n);
       if (node.op_flags & GALLEY_OP_LINEAR && node.n_inputs > 1) modules.push_back(module_of(graph.info(node.inputs[1]).name));
-      if (!takes(graph, node)) {
-        if (node.op_flags & GALLEY_OP_LINEAR && node.n_inputs > 1) leave(graph, node);
+      if (!takes(graph, node, out)) {
+        if (node.op_flags & GALLEY_OP_LINEAR && node.n_inputs > 1) leave(graph, node, &out);
         continue;
       }
-      by_column_[node.inputs[1]] = transposed(node);
+      out.by_column[node.inputs[1]] = transposed(node);
       frozen = frozen || !(graph.info(node.inputs[1]).flags & GALLEY_TENSOR_TRAINABLE);
-      if (galley_same_text(node.op, "linear_int8")) computed_[node.inputs[1]] = true;
+      if (galley_same_text(node.op, "linear_int8")) out.computed.insert(node.inputs[1]);
     }
     for (const std::string& pattern : skip_)
       if (std::none_of(modules.begin(), modules.end(), [&](const std::string& module) { return glob_match_suffix(pattern, module); }))
         invalid("'skip': no linear layer is called '" + pattern + "'; " + nearest_names(pattern, modules));
-    all_ = !frozen && !(graph.run().flags & GALLEY_RUN_TRAINS);
-    check_folder(graph);
-    if (by_column_.empty()) invalid("no weight is left to store in 8 bit: 'skip' names all linear layers");
+    out.all = !frozen && !(graph.run().flags & GALLEY_RUN_TRAINS);
+    check_folder(graph, out);
+    if (out.by_column.empty()) invalid("no weight is left to store in 8 bit: 'skip' names all linear layers");
+    return out;
   }
 
   /// A folder that is quantized already has no weight as GPT-2 has them.
-  void check_folder(const GraphReader& graph) const {
-    if (!folder_) return;
-    for (const auto& [weight, columns] : by_column_)
+  static void check_folder(const GraphReader& graph, const Found& found) {
+    if (!found.folder) return;
+    for (const auto& [weight, columns] : found.by_column)
       if (columns)
         invalid(std::string(graph.run().model) + ": '" + graph.info(weight).source_name +
                     "' is quantized as (outputs, inputs), and the model has (inputs, outputs): bitsandbytes turns layers of GPT-2 around",
@@ -271,26 +287,20 @@ class Weights {
   }
 
   /// A weight that is trained stays as it is, as long as others are frozen and nothing multiplies it as integers.
-  void refuse_or_leave(const GraphReader& graph, const galley_subject& subject, const char* strategy) const {
+  static void refuse_or_leave(const GraphReader& graph, const Claim& weight, const char* strategy, const Found& found) {
     bool frozen = false;
-    for (const auto& [weight, columns] : by_column_) frozen = frozen || !(graph.info(weight).flags & GALLEY_TENSOR_TRAINABLE);
+    for (const auto& [other, columns] : found.by_column) frozen = frozen || !(graph.info(other).flags & GALLEY_TENSOR_TRAINABLE);
     if (!frozen)
       invalid("all weights of linear layers are to be trained, and weights in 8 bit cannot be",
               "add use \"lora\" { rank = 16 }, which trains an adapter beside them, or freeze some by use \"freeze\"");
-    if (computed_.count(subject.tensor))
-      invalid(std::string("'") + subject.name + "' is to be trained, and " + strategy + " multiplies it in 8 bit",
-              "freeze it, or leave it out by skip = { \"" + module_of(subject.name) + "\" }");
+    if (found.computed.count(weight.tensor))
+      invalid(std::string("'") + weight.name + "' is to be trained, and " + strategy + " multiplies it in 8 bit",
+              "freeze it, or leave it out by skip = { \"" + module_of(weight.name) + "\" }");
   }
 
   std::vector<std::string> skip_;
   bool skips_;  ///< the recipe says so
-  std::optional<bitsandbytes::Config> folder_;
-  std::set<std::string> in_folder_;  ///< modules that the folder holds in 8 bit
-  bool all_ = false;                 ///< also those that nobody has frozen
   Attrs rows_, columns_;
-  std::map<galley_tensor, bool> by_column_;  ///< the weights that are meant, of the graph that is being asked about
-  std::map<galley_tensor, bool> computed_;   ///< those that linear_int8 multiplies
-  std::set<std::string> left_;               ///< layers that are not stored in 8 bit
 };
 
 class QuantizeInt8 {
@@ -298,17 +308,15 @@ class QuantizeInt8 {
   static constexpr uint32_t phase = GALLEY_PHASE_REPLACE;
   explicit QuantizeInt8(const Options& options) : weights_(options) {}
 
-  void rewrite(Graph& graph, uint32_t segment) const {
-    if (segment == GALLEY_SEGMENT_MODEL) Weights::ignore_layouts(graph);
+  void model(ModelGraph& graph) const { Weights::ignore_layouts(graph); }
+  void save(ExportGraph& graph) const {
     // transformers rounds inputs, too, and without a threshold outliers among them would take the others' places.
-    if (segment == GALLEY_SEGMENT_EXPORT) weights_.save(graph, 6);
+    weights_.save(graph, 6);
   }
-  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const {
-    weights_.claim(graph, subject, out, "quantize-int8");
-  }
+  void claim(const GraphReader& graph, const Claims& claims) const { weights_.claim(graph, claims, "quantize-int8"); }
 
  private:
-  mutable Weights weights_;
+  Weights weights_;
 };
 
 class QuantizeLlmInt8 {
@@ -318,40 +326,37 @@ class QuantizeLlmInt8 {
       : weights_(options), given_(options.given("threshold")), threshold_(given_ ? options.number("threshold") : 6) {}
 
   /// linear_int8 in the place of linear.
-  void rewrite(Graph& graph, uint32_t segment) const {
-    if (segment == GALLEY_SEGMENT_EXPORT) weights_.save(graph, threshold_);
-    if (segment != GALLEY_SEGMENT_MODEL) return;
+  void model(ModelGraph& graph) const {
+    const Found found = weights_.look(graph);
     Weights::ignore_layouts(graph);
-    weights_.read_folder(graph);
-    if (weights_.folder() && !given_) threshold_ = weights_.folder()->threshold();
     std::vector<galley_node> replaced;
-    for (galley_node n = graph.next_node(0, GALLEY_SEGMENT_MODEL); n; n = graph.next_node(n, GALLEY_SEGMENT_MODEL)) {
+    for (galley_node n = graph.next_node(0, GALLEY_NODES_MODEL); n; n = graph.next_node(n, GALLEY_NODES_MODEL)) {
       const galley_node_info node = graph.node(n);
-      if (galley_same_text(node.op, "linear") && !is_multiple(node) && weights_.takes(graph, node)) replaced.push_back(n);
+      if (galley_same_text(node.op, "linear") && !is_multiple(node) && weights_.takes(graph, node, found)) replaced.push_back(n);
     }
     if (replaced.empty()) invalid("the model has no linear layer whose weight could be stored in 8 bit");
     for (const galley_node n : replaced) {
       const galley_node_info node = graph.node(n);
       Attrs attrs;
       for (uint32_t i = 0; i < node.n_attrs; ++i) attrs.copy(*node.attrs[i]);
-      attrs.f("threshold", threshold_);
+      attrs.f("threshold", threshold(found));
       const std::vector<galley_tensor> inputs(node.inputs, node.inputs + node.n_inputs);
       const galley_tensor y = node.outputs[0];
       graph.replace(y, graph.node("linear_int8", (std::string(node.name) + ".int8").c_str(), inputs, attrs)[0]);
     }
   }
-  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const {
-    weights_.claim(graph, subject, out, "quantize-llm-int8");
-  }
+  void save(ExportGraph& graph) const { weights_.save(graph, threshold(weights_.look(graph))); }
+  void claim(const GraphReader& graph, const Claims& claims) const { weights_.claim(graph, claims, "quantize-llm-int8"); }
 
  private:
-  mutable Weights weights_;
+  double threshold(const Found& found) const { return found.folder && !given_ ? found.folder->threshold() : threshold_; }
+
+  Weights weights_;
   bool given_;
-  mutable double threshold_;
+  double threshold_;
 };
 
-const bool registered = add(pack()) && add(unpack()) &&
-                        add(format<components>(int8_rows::kName, "int8_rows_pack", "int8_rows_unpack", false, false)) &&
+const bool registered = add(pack()) && add(unpack()) && add(format<components>(int8_rows::kName, "int8_rows_pack", "int8_rows_unpack")) &&
                         add(strategy<QuantizeInt8>("quantize-int8")) && add(strategy<QuantizeLlmInt8>("quantize-llm-int8"));
 
 }  // namespace

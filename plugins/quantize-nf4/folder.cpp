@@ -194,7 +194,8 @@ void state_reference(const Node& node) {
 
 Op& table() {
   static Op op("four_bit_table", "y = values");
-  op.output("y", GALLEY_ROLE_WHOLE)
+  op.flags(GALLEY_OP_PRIVATE)
+      .output("y", GALLEY_ROLE_WHOLE)
       .attr("values", GALLEY_ATTR_F64, GALLEY_ATTR_REQUIRED | GALLEY_ATTR_LIST, "what y holds, at most 256 numbers")
       .infer<table_shape>()
       .reference<table_reference>()
@@ -203,7 +204,8 @@ Op& table() {
 }
 Op& state() {
   static Op op("four_bit_state", "bytes of text, behind it the offset as a number and '}'");
-  op.input("offset", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL | GALLEY_OPERAND_NO_GRADIENT)
+  op.flags(GALLEY_OP_PRIVATE)
+      .input("offset", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL | GALLEY_OPERAND_NO_GRADIENT)
       .output("y", GALLEY_ROLE_WHOLE)
       .attr("text", GALLEY_ATTR_STRING, GALLEY_ATTR_REQUIRED, "at most 512 bytes")
       .infer<state_shape>()

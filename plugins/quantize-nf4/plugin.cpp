@@ -170,63 +170,74 @@ class QuantizeNf4 {
   explicit QuantizeNf4(const Options& options)
       : skips_head_(!options.given("skip")),
         saves_(options.boolean("save")),
-        type_(options.string("type", "nf4") == "fp4" ? four_bit::kFp4 : four_bit::kNf4),
-        block_(options.integer("block", 64)),
-        doubled_(options.boolean("double", false)),
+        how_{options.string("type", "nf4") == "fp4" ? four_bit::kFp4 : four_bit::kNf4, options.integer("block", 64),
+             options.boolean("double", false)},
         skip_(options.strings("skip")) {
     for (const char* name : {"type", "block", "double", "skip"})
       if (options.given(name)) given_.insert(name);
-    describe();
-    const four_bit::Options checked(format_.data(), format_.count());
+    const Attrs format = how_.attrs();
+    const four_bit::Options checked(format.data(), format.count());
   }
 
-  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const {
-    if (subject.facet != GALLEY_FACET_STORAGE || subject.kind != GALLEY_SUBJECT_PARAMETER) return;
-    if (is_first_parameter(graph, subject.tensor)) choose(graph);
-    if ((subject.trainable && !all_) || *subject.owner || !chosen_.count(subject.tensor)) return;
-    out.weak(0, four_bit::kName);
-    out.with(format_);
+  void claim(const GraphReader& graph, const Claims& claims) const {
+    if (!claims.about(GALLEY_FACET_STORAGE) ||
+        std::none_of(claims.begin(), claims.end(), [](const Claim& c) { return c.kind == GALLEY_SUBJECT_PARAMETER; }))
+      return;
+    const Chosen chosen = choose(graph);
+    const Attrs format = chosen.how.attrs();
+    for (const Claim& weight : claims)
+      if ((!weight.trainable || chosen.all) && !*weight.owner && chosen.weights.count(weight.tensor))
+        weight.weak(0, four_bit::kName, format);
   }
 
-  void rewrite(Graph& graph, uint32_t segment) const {
-    if (segment == GALLEY_SEGMENT_LOAD && folder_) load(graph);
-    if (segment == GALLEY_SEGMENT_EXPORT) save(graph);
+  /// Of a folder that is quantized already: components are read as they lie; the offset stands in a text.
+  void load(LoadGraph& graph) const {
+    if (Folder::read(graph)) begin_as_read(graph, choose(graph));
   }
+  void save(ExportGraph& graph) const { save_stored(graph, choose(graph)); }
 
  private:
-  void describe() const {
-    format_ = Attrs();
-    format_.s("type", type_ == four_bit::kFp4 ? "fp4" : "nf4").i("block", block_).i("double", doubled_);
-  }
+  /// How weights are stored: as the options say, or as a folder that is quantized already does.
+  struct How {
+    four_bit::Type type;
+    int64_t block;
+    bool doubled;
+    Attrs attrs() const { return Attrs().s("type", type == four_bit::kFp4 ? "fp4" : "nf4").i("block", block).i("double", doubled); }
+  };
+  /// Which weights of a graph are.
+  struct Chosen {
+    How how;
+    std::optional<Folder> folder;
+    std::set<galley_tensor> weights;
+    std::set<galley_tensor> transposed;  // of these, those that lie as (in, out)
+    std::set<std::string> left;          // modules whose weights are saved as numbers
+    bool all = false;                    // also those that nobody has frozen
+  };
 
   /// A folder that is quantized already says how.
-  void follow(const Folder& folder) const {
+  How follow(const Folder& folder) const {
     const auto clashes = [&](const char* option, bool differs, const std::string& is) {
       if (given_.count(option) && differs)
         invalid(folder.path() + " is quantized with " + option + " = " + is, "leave '" + std::string(option) + "' out");
     };
-    clashes("type", type_ != folder.type(), folder.type() == four_bit::kFp4 ? "\"fp4\"" : "\"nf4\"");
-    clashes("block", block_ != folder.block(), std::to_string(folder.block()));
-    clashes("double", doubled_ != folder.doubled(), folder.doubled() ? "true" : "false");
+    clashes("type", how_.type != folder.type(), folder.type() == four_bit::kFp4 ? "\"fp4\"" : "\"nf4\"");
+    clashes("block", how_.block != folder.block(), std::to_string(folder.block()));
+    clashes("double", how_.doubled != folder.doubled(), folder.doubled() ? "true" : "false");
     if (given_.count("skip")) invalid(folder.path() + " is quantized already, and says which layers are not", "leave 'skip' out");
-    type_ = folder.type();
-    block_ = folder.block();
-    doubled_ = folder.doubled();
-    describe();
+    return {folder.type(), folder.block(), folder.doubled()};
   }
 
   /// The weights of linear layers, but for those that are an embedding's table, too, and those that are skipped; of a folder that is
   /// quantized already, those that it holds in 4 bit.
-  void choose(const GraphReader& graph) const {
-    chosen_.clear();
-    left_.clear();
-    transposed_.clear();
-    if ((folder_ = Folder::read(graph))) follow(*folder_);
+  Chosen choose(const GraphReader& graph) const {
+    Chosen out = {how_, Folder::read(graph), {}, {}, {}};
+    const std::optional<Folder>& folder = out.folder;
+    if (folder) out.how = follow(*folder);
     std::vector<std::string> modules;
     std::vector<bool> used(skip_.size());
     std::set<std::string> read;
     bool frozen = false;
-    for (galley_node n = graph.next_node(0, GALLEY_SEGMENT_MODEL); n; n = graph.next_node(n, GALLEY_SEGMENT_MODEL)) {
+    for (galley_node n = graph.next_node(0, GALLEY_NODES_MODEL); n; n = graph.next_node(n, GALLEY_NODES_MODEL)) {
       const galley_node_info node = graph.node(n);
       if (!(node.op_flags & GALLEY_OP_LINEAR) || node.n_inputs < 2) continue;
       const galley_tensor_info w = graph.info(node.inputs[1]);
@@ -238,89 +249,92 @@ class QuantizeNf4 {
         for (size_t i = 0; i < skip_.size(); ++i)
           if (glob_match_suffix(skip_[i], modules.back())) skipped = used[i] = true;
       }
-      if (folder_)
-        skipped = !folder_->find(w.source_name) || (!folder_->has_weights() && galley::bitsandbytes::is_kept(graph, module_of(w.name)));
+      if (folder)
+        skipped = !folder->find(w.source_name) || (!folder->has_weights() && galley::bitsandbytes::is_kept(graph, module_of(w.name)));
       const std::vector<std::string> called = galley::bitsandbytes::modules_of(node, w);
       if (skipped) {
-        left_.insert(called.begin(), called.end());
+        out.left.insert(called.begin(), called.end());
         continue;
       }
-      if (folder_) check_read(node, w);
+      if (folder) check_read(node, w, *folder);
       read.insert(w.source_name);
-      chosen_.insert(node.inputs[1]);
+      out.weights.insert(node.inputs[1]);
       if (is_transposed(node)) {
-        transposed_.insert(node.inputs[1]);
-        left_.insert(called.begin(), called.end());
+        out.transposed.insert(node.inputs[1]);
+        out.left.insert(called.begin(), called.end());
       }
     }
-    if (!folder_)
-      std::erase_if(chosen_, [&](galley_tensor t) {
+    if (!folder)
+      std::erase_if(out.weights, [&](galley_tensor t) {
         const std::string module = module_of(graph.info(t).name);
-        const bool left = galley::bitsandbytes::is_left(left_, module) && !transposed_.count(t);
-        if (left) left_.insert(module);
+        const bool left = galley::bitsandbytes::is_left(out.left, module) && !out.transposed.count(t);
+        if (left) out.left.insert(module);
         return left;
       });
-    for (const galley_tensor t : chosen_) frozen = frozen || !(graph.info(t).flags & GALLEY_TENSOR_TRAINABLE);
-    if (folder_) folder_->check_known(read);
+    for (const galley_tensor t : out.weights) frozen = frozen || !(graph.info(t).flags & GALLEY_TENSOR_TRAINABLE);
+    if (folder) folder->check_known(read);
     for (size_t i = 0; i < skip_.size(); ++i)
       if (!used[i]) invalid("'skip': no linear layer is called '" + skip_[i] + "'; " + nearest_names(skip_[i], modules));
-    if (chosen_.empty())
+    if (out.weights.empty())
       invalid(modules.empty() ? "the model has no linear layer whose weight could be stored in 4 bit"
                               : "no weight is left to store in 4 bit: 'skip' names all linear layers");
     // What is only evaluated, sampled from or exported trains nothing: there, all are stored so.
-    all_ = !frozen && !(graph.run().flags & GALLEY_RUN_TRAINS);
-    if (!frozen && !all_)
+    out.all = !frozen && !(graph.run().flags & GALLEY_RUN_TRAINS);
+    if (!frozen && !out.all)
       invalid("all linear layers are trained, and a weight in 4 bit cannot be: a step is smaller than what its codes can tell apart",
               "train an adapter beside it, use \"lora\" { rank = 16 }, or use \"freeze\" for the layers to store in 4 bit");
+    return out;
   }
 
-  void check_read(const galley_node_info& node, const galley_tensor_info& w) const {
+  static void check_read(const galley_node_info& node, const galley_tensor_info& w, const Folder& folder) {
     if (is_transposed(node))
-      invalid(folder_->path() + ": '" + w.source_name +
+      invalid(folder.path() + ": '" + w.source_name +
                   "' is quantized as (outputs, inputs), and the model has (inputs, outputs): bitsandbytes turns layers of GPT-2 around, so "
                   "that its blocks are others than those of the weight",
               "take the folder that was quantized, and use \"quantize-nf4\" {} on that");
     const std::vector<int64_t> shape(w.shape, w.shape + w.rank);
-    const four_bit_folder::QuantState& state = *folder_->find(w.source_name);
-    if (folder_->has_weights() && state.shape != shape)
-      invalid(folder_->path() + ": '" + std::string(w.source_name) + "' is quantized as " + shape_text(state.shape) + "; the model has " +
+    const four_bit_folder::QuantState& state = *folder.find(w.source_name);
+    if (folder.has_weights() && state.shape != shape)
+      invalid(folder.path() + ": '" + std::string(w.source_name) + "' is quantized as " + shape_text(state.shape) + "; the model has " +
                   shape_text(shape),
               "the file belongs to another configuration");
   }
 
   template <class Do>
-  void each_stored(Graph& graph, const Do& with) const {
+  static void each_stored(Graph& graph, const Chosen& chosen, const Do& with) {
     for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t)) {
       const galley_tensor_info info = graph.info(t);
-      if (chosen_.count(t) && galley_same_text(info.format, four_bit::kName)) with(t, info);
+      if (chosen.weights.count(t) && galley_same_text(info.format, four_bit::kName)) with(t, info);
     }
   }
 
-  /// Components are read as they lie; the offset stands in a text.
-  void load(Graph& graph) const {
+  static void begin_as_read(LoadGraph& graph, const Chosen& chosen) {
+    const bool doubled = chosen.how.doubled;
+    const Attrs format = chosen.how.attrs();
     const auto file = [&](const std::string& name, uint32_t dtype, std::vector<int64_t> shape) {
       const std::string called = "packed " + name;
       galley_tensor_desc d = Graph::described(called, GALLEY_KIND_FILE, dtype, shape);
       d.source_name = name.c_str();
       return graph.make(d);
     };
-    each_stored(graph, [&](galley_tensor t, const galley_tensor_info& info) {
+    each_stored(graph, chosen, [&](galley_tensor t, const galley_tensor_info& info) {
       const std::string name = info.source_name;
-      const four_bit::Options options(format_.data(), format_.count());
+      const four_bit::Options options(format.data(), format.count());
       int64_t n = 1;
       for (uint32_t i = 0; i < info.rank; ++i) n *= info.shape[i];
       graph.begin_as(t, file(name, GALLEY_U8, {bytes_of(n), 1}), 0);
-      graph.begin_as(t, file(name + ".absmax", doubled_ ? GALLEY_U8 : GALLEY_F32, {options.blocks(n)}), 1);
-      if (!doubled_) return;
+      graph.begin_as(t, file(name + ".absmax", doubled ? GALLEY_U8 : GALLEY_F32, {options.blocks(n)}), 1);
+      if (!doubled) return;
       graph.begin_as(t, file(name + ".nested_absmax", GALLEY_F32, {options.nested(n)}), 2);
-      const Attrs offset = Attrs().numbers("values", {folder_->find(name)->offset});
+      const Attrs offset = Attrs().numbers("values", {chosen.folder->find(name)->offset});
       graph.begin_as(t, graph.node("four_bit_table", (name + ".offset").c_str(), {}, offset)[0], 3);
     });
     for (const char* pattern : {"*.quant_state.bitsandbytes__*", "*.weight.quant_map", "*.weight.nested_quant_map"}) graph.ignore(pattern);
   }
 
   /// As transformers saves such a folder, where the model is saved.
-  void save(Graph& graph) const {
+  void save_stored(ExportGraph& graph, const Chosen& chosen) const {
+    const auto& [type, block, doubled] = chosen.how;
     if (saves_) graph.export_model(GALLEY_EXPORT_BOTH);
     // A folder of bitsandbytes has one kind of codes. Beside weights in 8 bit, those in 4 are saved as numbers.
     for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t))
@@ -329,44 +343,36 @@ class QuantizeNf4 {
     const auto table = [&](const char* name, const std::vector<float>& values) {
       return graph.node("four_bit_table", name, {}, Attrs().numbers("values", {values.begin(), values.end()}))[0];
     };
-    each_stored(graph, [&](galley_tensor t, const galley_tensor_info& info) {
+    each_stored(graph, chosen, [&, type = type, block = block, doubled = doubled](galley_tensor t, const galley_tensor_info& info) {
       const std::string name = info.name;
-      if (transposed_.count(t)) return;  // transformers would take its codes for those of the weight turned around: it is saved as numbers
-      if (!book) book = table("four_bit.quant_map", four_bit_folder::code_book(type_));
-      if (!nested && doubled_) nested = table("four_bit.nested_quant_map", four_bit_folder::nested_code_book());
-      const Attrs text = Attrs().s("text", four_bit_folder::state_text(type_, block_, doubled_, {info.shape, info.shape + info.rank}));
+      if (chosen.transposed.count(t))
+        return;  // transformers would take its codes for those of the weight turned around: it is saved as numbers
+      if (!book) book = table("four_bit.quant_map", four_bit_folder::code_book(type));
+      if (!nested && doubled) nested = table("four_bit.nested_quant_map", four_bit_folder::nested_code_book());
+      const Attrs text = Attrs().s("text", four_bit_folder::state_text(type, block, doubled, {info.shape, info.shape + info.rank}));
       const galley_tensor state =
-          graph.node("four_bit_state", (name + ".quant_state").c_str(), {doubled_ ? graph.component(t, 3) : 0}, text)[0];
+          graph.node("four_bit_state", (name + ".quant_state").c_str(), {doubled ? graph.component(t, 3) : 0}, text)[0];
       graph.export_stored(t);
       graph.export_tensor(name + ".quant_map", book);
-      if (doubled_) graph.export_tensor(name + ".nested_quant_map", nested);
-      graph.export_tensor(name + ".quant_state.bitsandbytes__" + (type_ == four_bit::kFp4 ? "fp4" : "nf4"), state);
+      if (doubled) graph.export_tensor(name + ".nested_quant_map", nested);
+      graph.export_tensor(name + ".quant_state.bitsandbytes__" + (type == four_bit::kFp4 ? "fp4" : "nf4"), state);
     });
     if (!book) return;
     // Weights that were trained beside them are numbers, too.
-    std::set<std::string> left = left_;
-    for (const galley_tensor t : chosen_)
+    std::set<std::string> left = chosen.left;
+    for (const galley_tensor t : chosen.weights)
       if (const galley_tensor_info info = graph.info(t); !galley_same_text(info.format, four_bit::kName)) left.insert(module_of(info.name));
-    graph.config(galley::bitsandbytes::kConfigKey, four_bit_folder::config_text(type_, doubled_, {left.begin(), left.end()}));
+    graph.config(galley::bitsandbytes::kConfigKey, four_bit_folder::config_text(type, doubled, {left.begin(), left.end()}));
   }
 
   bool skips_head_, saves_;
-  // Of the options, or of a folder that is quantized already.
-  mutable four_bit::Type type_;
-  mutable int64_t block_;
-  mutable bool doubled_;
+  How how_;
   std::vector<std::string> skip_;
   std::set<std::string> given_;
-  mutable Attrs format_;
-  mutable std::optional<Folder> folder_;
-  mutable std::set<galley_tensor> chosen_;
-  mutable std::set<galley_tensor> transposed_;  // of these, those that lie as (in, out)
-  mutable std::set<std::string> left_;          // modules whose weights are saved as numbers
-  mutable bool all_ = false;                    // also those that nobody has frozen
 };
 
 const bool registered = add(pack()) && add(unpack()) && four_bit_folder::add_ops() &&
-                        add(format<components>(four_bit::kName, "four_bit_pack", "four_bit_unpack", false, false)) &&
+                        add(format<components>(four_bit::kName, "four_bit_pack", "four_bit_unpack")) &&
                         add(strategy<QuantizeNf4>("quantize-nf4"));
 
 }  // namespace

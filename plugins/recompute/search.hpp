@@ -75,7 +75,7 @@ class Search {
         consider(GALLEY_RECOMPUTE, item.recompute_seconds);
       for (uint32_t k = 0; k < item.n_accepted; ++k) {
         const uint32_t choice = item.accepted[k], memory = choice >> 8;
-        if (memory) consider(choice, memory < item.n_memories ? item.offload_seconds_to[memory] : item.offload_seconds);
+        if (memory && memory < item.n_memories) consider(choice, item.offload_seconds_to[memory]);
       }
       if (best.choice != GALLEY_KEEP) steps_.push_back(best);
     }

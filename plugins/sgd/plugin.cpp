@@ -56,9 +56,9 @@ class Sgd {
     if (nesterov_ && (momentum_ == 0 || dampening_ != 0)) invalid("nesterov takes a momentum and no dampening");
   }
 
-  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const { updated_.claim(graph, subject, out); }
+  void claim(const GraphReader&, const Claims& claims) const { updated_.claim(claims); }
 
-  void build(Graph& graph, Trained trained) const {
+  void build(UpdateGraph& graph, Trained trained) const {
     StepNode(graph, trained, updated_)
         .state_if(momentum_ != 0, "momentum_buffer")
         .add("sgd_step", Attrs()

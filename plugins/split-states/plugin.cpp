@@ -165,15 +165,16 @@ class SplitStates {
     unsigned_.i("signed", 0);
   }
 
-  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const {
-    const uint32_t facet = subject.facet;
-    if (!subject.parameter || !subject.trainable || !takes(graph.info(subject.parameter))) return;
-    if (facet == GALLEY_FACET_GRADIENT_DTYPE && gradients_) out.weak(0, "bf16");
-    if (facet != GALLEY_FACET_STORAGE) return;
-    if (subject.kind == GALLEY_SUBJECT_PARAMETER && weights_) out.weak(0, split::kName);
-    if (subject.kind != GALLEY_SUBJECT_STATE || !is_state(graph, subject)) return;
-    out.weak(0, companded8::kName);
-    out.with(subject.tensor_flags & GALLEY_TENSOR_NON_NEGATIVE ? unsigned_ : signed_);
+  void claim(const GraphReader& graph, const Claims& claims) const {
+    const bool stores = claims.about(GALLEY_FACET_STORAGE), of_gradients = claims.about(GALLEY_FACET_GRADIENT_DTYPE) && gradients_;
+    if (!stores && !of_gradients) return;
+    for (const Claim& tensor : claims) {
+      if (!tensor.parameter || !tensor.trainable || !takes(graph.info(tensor.parameter))) continue;
+      if (of_gradients) tensor.weak(0, "bf16");
+      else if (tensor.kind == GALLEY_SUBJECT_PARAMETER && weights_) tensor.weak(0, split::kName);
+      else if (tensor.kind == GALLEY_SUBJECT_STATE && is_state(graph, tensor))
+        tensor.weak(0, companded8::kName, tensor.tensor_flags & GALLEY_TENSOR_NON_NEGATIVE ? unsigned_ : signed_);
+    }
   }
 
  private:
@@ -199,10 +200,11 @@ class SplitStates {
   Attrs signed_, unsigned_;
 };
 
-const bool registered = add(compand()) && add(expand()) && add(split_op()) && add(join_op()) &&
-                        add(format<companded8_components>(companded8::kName, "companded8_pack", "companded8_unpack", false, true)) &&
-                        add(format<split_components>(split::kName, "split_pack", "split_unpack", false, true, GALLEY_FORMAT_ROUNDED)) &&
-                        add(strategy<SplitStates>("split-states"));
+const bool registered =
+    add(compand()) && add(expand()) && add(split_op()) && add(join_op()) &&
+    add(format<companded8_components>(companded8::kName, "companded8_pack", "companded8_unpack", GALLEY_FORMAT_TRAINABLE)) &&
+    add(format<split_components>(split::kName, "split_pack", "split_unpack", GALLEY_FORMAT_TRAINABLE | GALLEY_FORMAT_ROUNDED)) &&
+    add(strategy<SplitStates>("split-states"));
 
 }  // namespace
 

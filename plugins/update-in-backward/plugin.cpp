@@ -14,10 +14,10 @@ class UpdateInBackward {
  public:
   explicit UpdateInBackward(const Options& options) : parameters_(options.strings("parameters")) {}
 
-  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const {
-    if (subject.facet != GALLEY_FACET_GRADIENT_LIFETIME) return;
-    const char* const name = graph.info(subject.parameter).name;
-    if (parameters_.empty() || parameters_.match(name)) out.strong(GALLEY_GRADIENT_IMMEDIATE);
+  void claim(const GraphReader& graph, const Claims& claims) const {
+    if (!claims.about(GALLEY_FACET_GRADIENT_LIFETIME)) return;
+    for (const Claim& gradient : claims)
+      if (parameters_.empty() || parameters_.match(graph.info(gradient.parameter).name)) gradient.strong(GALLEY_GRADIENT_IMMEDIATE);
   }
 
  private:

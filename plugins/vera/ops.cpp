@@ -25,7 +25,8 @@ void random_reference(const Node& node) {
 }
 
 Op vera_random("vera_random", "uniform in [-bound, bound), as PyTorch's generator draws");
-const bool random_added = add(vera_random.output("y", GALLEY_ROLE_WHOLE)
+const bool random_added = add(vera_random.flags(GALLEY_OP_PRIVATE)
+                                  .output("y", GALLEY_ROLE_WHOLE)
                                   .attr("shape", GALLEY_ATTR_I64, GALLEY_ATTR_LIST, "of y; without it, that of the tensor to fill")
                                   .integer("key", 0, "seeds the generator")
                                   .integer("before", 0, "numbers that it has drawn already")
@@ -51,7 +52,8 @@ void slice_reference(const Node& node) {
 }
 
 Op vera_slice("vera_slice", "the first rows and columns of x");
-const bool slice_added = add(vera_slice.input("x", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+const bool slice_added = add(vera_slice.flags(GALLEY_OP_PRIVATE)
+                                 .input("x", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
                                  .output("y", GALLEY_ROLE_WHOLE)
                                  .attr("rows", GALLEY_ATTR_I64, GALLEY_ATTR_REQUIRED, "of y")
                                  .attr("columns", GALLEY_ATTR_I64, GALLEY_ATTR_REQUIRED, "of y")

@@ -48,20 +48,17 @@ class Vera {
     to_save_ = words_of(options.strings("modules_to_save"), "modules_to_save");
   }
 
-  void rewrite(Graph& graph, uint32_t segment) const {
-    if (segment == GALLEY_SEGMENT_MODEL) adapt(graph);
-    if (segment == GALLEY_SEGMENT_EXPORT) save(graph);
-    if (segment == GALLEY_SEGMENT_EXPORT) document_trained(graph, config_);
-    if (segment == GALLEY_SEGMENT_EXPORT ? merge_ : segment == GALLEY_SEGMENT_MERGE && !merge_) merge(graph);
+  void model(ModelGraph& graph) const { adapt(graph); }
+  void save(ExportGraph& graph) const {
+    galley::peft::save(graph);
+    document_trained(graph);
+    if (merge_) merge_into_model(graph);
+  }
+  void merge(ExportGraph& graph) const {
+    if (!merge_) merge_into_model(graph);
   }
 
-  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
-    if (subject.kind != GALLEY_SUBJECT_PARAMETER || subject.facet != GALLEY_FACET_TRAINABLE) return;
-    const std::string name = subject.name;
-    if (galley_same_text(subject.owner, "vera")) out.strong(name != kA && name != kB);
-    else if (is_foreign(subject, "vera")) out.strong(0);
-    else if (*subject.owner == '\0') out.weak(0);
-  }
+  void claim(const GraphReader&, const Claims& claims) const { claim_adapter(claims, "vera", {kA, kB}); }
 
  private:
   static constexpr const char *kA = "base_model.vera_A", *kB = "base_model.vera_B";
@@ -165,7 +162,7 @@ class Vera {
     std::map<std::pair<galley_tensor, int64_t>, galley_tensor> parts_;
   };
 
-  void adapt(Graph& graph) const {
+  void adapt(ModelGraph& graph) const {
     if (graph.find(kA)) invalid("the recipe uses \"vera\" twice; name all layers in one");
     const std::vector<Module> modules = linear_modules(graph, file_.tensors);
     const std::vector<const Module*> chosen = choose(graph, modules);
@@ -193,8 +190,7 @@ class Vera {
     if (!save_projection_)
       for (const char* name : {kA, kB}) parts.leave(name);
     parts.check_all_used(modules, "vera");
-    config_ = config(modules, chosen, saved);
-    document(graph, config_);
+    document(graph, config(modules, chosen, saved));
   }
 
   json config(const std::vector<Module>& modules, const std::vector<const Module*>& chosen, std::vector<std::string> saved) const {
@@ -213,7 +209,7 @@ class Vera {
   }
 
   /// W + (λ_b ∘ B)·(λ_d ∘ A) in the place of W.
-  void merge(Graph& graph) const {
+  void merge_into_model(ExportGraph& graph) const {
     Merge into(graph);
     const std::vector<Module> modules = linear_modules(graph, file_.tensors);
     for (const Module* m : choose(graph, modules)) {
@@ -245,7 +241,6 @@ class Vera {
   Layers layers_;
   std::vector<std::string> modules_to_save_;
   AdapterFile file_;
-  mutable Json config_;  ///< of the model that is compiled now: from its rewriting to its export
 };
 
 const bool registered = add(strategy<Vera>("vera"));

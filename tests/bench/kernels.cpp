@@ -202,9 +202,11 @@ class Bench {
               static_cast<uint32_t>(in.pointers.size()),
               0,
               attrs.count(),
+              0,
               GALLEY_NODE_TRAINING,
               0,
-              0};
+              0,
+              -1};
       galley_error error = GALLEY_ERROR_INIT;
       galley_shape shapes[8] = {};
       galley_shape* pointers[8] = {};

@@ -102,7 +102,7 @@ void run_begin_window(const sdk::Node& node, void*) {
     if (char* to = at(name)) std::memcpy(to, &value, sizeof value);
   };
   int64_t attempted = 0, applied = 0;
-  float tokens = 0;
+  double tokens = 0;
   std::memcpy(&attempted, block, sizeof attempted);
   std::memcpy(&tokens, block + 64, sizeof tokens);
   std::memcpy(&applied, at("count"), sizeof applied);
@@ -110,7 +110,7 @@ void run_begin_window(const sdk::Node& node, void*) {
   put("2", applied + 1);
   put("3", int32_t{1});
   put("4", scale);
-  put("6", tokens > 0 ? scale / tokens : 0.0f);
+  put("6", tokens > 0 ? static_cast<float>(scale / tokens) : 0.0f);
   put("7", 0.0f);
   put("8", 1 / scale);
   put("9", int32_t{0});
@@ -294,10 +294,10 @@ void Builder::scalars(std::vector<uint32_t> which) {
     const bool wide = w == GALLEY_SCALAR_ATTEMPTED_STEP || w == GALLEY_SCALAR_APPLIED_STEP || w == GALLEY_SCALAR_RANDOM;
     ScalarSlot one;
     one.which = w;
-    one.dtype = w == GALLEY_SCALAR_LOSS                                    ? GALLEY_F64
-                : wide                                                     ? GALLEY_I64
-                : w == GALLEY_SCALAR_APPLY || w == GALLEY_SCALAR_FOUND_INF ? GALLEY_I32
-                                                                           : GALLEY_F32;
+    one.dtype = w == GALLEY_SCALAR_LOSS || w == GALLEY_SCALAR_WINDOW_TOKENS ? GALLEY_F64
+                : wide                                                      ? GALLEY_I64
+                : w == GALLEY_SCALAR_APPLY || w == GALLEY_SCALAR_FOUND_INF  ? GALLEY_I32
+                                                                            : GALLEY_F32;
     one.bytes = galley_dtype_bytes(one.dtype) * (w == GALLEY_SCALAR_RANDOM ? 4 : 1);
     slot(std::move(one));
   }

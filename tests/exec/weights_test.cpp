@@ -130,8 +130,8 @@ TEST(CheckFiles, AFileThatIsNotThere) {
 
 // A device whose memory the host cannot reach: the processor's, with that said of it.
 const galley_device& walled(bool is_lazy) {
-  static galley_memory_class memory = {sizeof(galley_memory_class), 1, "host", 64, 0, 1, 0};
-  static galley_memory_class reachable = {sizeof(galley_memory_class), 1, "spill", 64, 1, 0, 0};
+  static galley_memory_class memory = {sizeof(galley_memory_class), 1, "host", 64, GALLEY_MEMORY_COMPUTES};
+  static galley_memory_class reachable = {sizeof(galley_memory_class), 1, "spill", 64, GALLEY_MEMORY_HOST_ACCESS};
   static const galley_memory_class* memories[] = {&memory, &reachable};
   static galley_device devices[2];
   galley_device& out = devices[is_lazy];

@@ -205,10 +205,19 @@ TEST_F(Verbs, DescribeTheRun) {
   ASSERT_EQ(info.target->n_memories, 2u);
   EXPECT_STREQ(info.target->memories[1]->name, "far");
   // A plugin that knows only the beginning of the struct gets that.
-  galley_run_info old = {16, 1, 0, 0, 0, 0, nullptr, 99, nullptr};
+  galley_run_info old = {GALLEY_RUN_INFO_MIN_SIZE, 1, 0, 0, 0, 0, nullptr, 99, "as before"};
   ASSERT_EQ(reader.run(graph.handle(), &old, &error), GALLEY_OK);
   EXPECT_EQ(old.rows, graph.rows());
-  EXPECT_EQ(old.flags, 99u);
+  EXPECT_EQ(old.flags, GALLEY_RUN_TRAINS);
+  EXPECT_STREQ(old.model, "as before");
+  // Of one whose size was never set, nothing is written.
+  for (const uint32_t size : {0u, GALLEY_RUN_INFO_MIN_SIZE - 8, GALLEY_MAX_SIZE + 1}) {
+    galley_run_info unset = {size, 1, 0, 0, 0, 0, nullptr, 99, nullptr};
+    EXPECT_EQ(reader.run(graph.handle(), &unset, &error), GALLEY_INVALID);
+    EXPECT_NE(std::string(error.text).find("the struct that is to be filled has " + std::to_string(size) + " bytes"), std::string::npos)
+        << error.text;
+    EXPECT_EQ(unset.flags, 99u);
+  }
 }
 
 TEST_F(Verbs, MakeANodeOnlyOfAWholeDescription) {
@@ -301,10 +310,11 @@ TEST_F(Verbs, RatesBelongToParameters) {
   graph.option_slot = [](int, const std::string&) { return ScalarSlot(); };
   const Graph::As as(graph, {Section::Update, 0});
   const auto rate = [&](galley_tensor t) {
-    return handing_out([&, t](galley_tensor* out, galley_error* e) { return verbs.rate(graph.handle(), "lr", t, out, e); });
+    return handing_out(
+        [&, t](galley_tensor* out, galley_error* e) { return Graph::update_verbs()->rate(graph.handle(), "lr", t, out, e); });
   };
   const auto scale = [&](galley_tensor t, double factor) {
-    return [&, t, factor](galley_error* e) { return verbs.scale_rate(graph.handle(), t, factor, e); };
+    return [&, t, factor](galley_error* e) { return Graph::model_verbs()->scale_rate(graph.handle(), t, factor, e); };
   };
   const std::string cannot = "scale_rate: the rate of 'p' cannot be multiplied by ";
   expect_refused({
@@ -320,8 +330,8 @@ TEST_F(Verbs, RatesBelongToParameters) {
   });
   galley_tensor lr = 0;
   galley_error error = GALLEY_ERROR_INIT;
-  ASSERT_EQ(verbs.scale_rate(graph.handle(), parameter, 0.5, &error), GALLEY_OK) << error.text;
-  ASSERT_EQ(verbs.rate(graph.handle(), "lr", parameter, &lr, &error), GALLEY_OK) << error.text;
+  ASSERT_EQ(Graph::model_verbs()->scale_rate(graph.handle(), parameter, 0.5, &error), GALLEY_OK) << error.text;
+  ASSERT_EQ(Graph::update_verbs()->rate(graph.handle(), "lr", parameter, &lr, &error), GALLEY_OK) << error.text;
   EXPECT_EQ(graph.scalars.slots.back().factor, 0.5) << "what was refused does not count";
   expect_refused({{"too late", scale(parameter, 0.5), "scale_rate: the update of 'p' has been built",
                    "call it before the optimizer asks for the rate"}});
@@ -330,7 +340,7 @@ TEST_F(Verbs, RatesBelongToParameters) {
 TEST_F(Verbs, ReportOneNumberUnderAPlainName) {
   const galley_tensor count = tensor("count", {1}, GALLEY_KIND_STATE, GALLEY_I32);
   const auto report = [&](galley_tensor t, const char* name) {
-    return [&, t, name](galley_error* e) { return verbs.report(graph.handle(), t, name, e); };
+    return [&, t, name](galley_error* e) { return Graph::update_verbs()->report(graph.handle(), t, name, e); };
   };
   const auto no_name = [](const std::string& name) {
     return "report: '" + name + "' is no name of a metric: lower-case letters, digits, '_', '.' and '/'";
@@ -347,7 +357,7 @@ TEST_F(Verbs, ReportOneNumberUnderAPlainName) {
   });
   EXPECT_TRUE(graph.signals.reports.empty());
   galley_error error = GALLEY_ERROR_INIT;
-  EXPECT_EQ(verbs.report(graph.handle(), number, "group_1/a.b", &error), GALLEY_OK) << error.text;
+  EXPECT_EQ(Graph::update_verbs()->report(graph.handle(), number, "group_1/a.b", &error), GALLEY_OK) << error.text;
 }
 
 TEST_F(Verbs, TensorsAreSavedInAFolderOfTheRun) {
@@ -391,7 +401,7 @@ TEST_F(Verbs, TensorsAreSavedInAFolderOfTheRun) {
 
 TEST_F(Verbs, DocumentsLieInAFolderOfTheRun) {
   const auto document = [&](const char* file, const char* text = "{}") {
-    return [&, file, text](galley_error* e) { return verbs.document(graph.handle(), file, text, e); };
+    return [&, file, text](galley_error* e) { return Graph::export_verbs()->document(graph.handle(), file, text, e); };
   };
   const auto must_lie = [](const std::string& file) {
     return "document '" + file + "' must lie in a folder of the run: \"adapter/adapter_config.json\"";
@@ -413,13 +423,13 @@ TEST_F(Verbs, DocumentsLieInAFolderOfTheRun) {
   });
   EXPECT_TRUE(graph.exports.documents.empty());
   galley_error error = GALLEY_ERROR_INIT;
-  EXPECT_EQ(verbs.document(graph.handle(), "a/b.json", "{}", &error), GALLEY_OK) << error.text;
+  EXPECT_EQ(Graph::export_verbs()->document(graph.handle(), "a/b.json", "{}", &error), GALLEY_OK) << error.text;
 }
 
 TEST_F(Verbs, ExportAParameterAsWhatHasItsShape) {
   const galley_tensor merged = tensor("merged", {4}, GALLEY_KIND_TRANSIENT);
   const auto export_as = [&](galley_tensor from, galley_tensor to) {
-    return [&, from, to](galley_error* e) { return verbs.export_as(graph.handle(), from, to, e); };
+    return [&, from, to](galley_error* e) { return Graph::export_verbs()->export_as(graph.handle(), from, to, e); };
   };
   expect_refused({
       {"none", export_as(0, merged), "export_as: no such tensor"},
@@ -431,15 +441,14 @@ TEST_F(Verbs, ExportAParameterAsWhatHasItsShape) {
   });
   EXPECT_TRUE(graph.exports.values.empty());
   galley_error error = GALLEY_ERROR_INIT;
-  EXPECT_EQ(verbs.export_as(graph.handle(), parameter, merged, &error), GALLEY_OK) << error.text;
+  EXPECT_EQ(Graph::export_verbs()->export_as(graph.handle(), parameter, merged, &error), GALLEY_OK) << error.text;
 }
 
 TEST_F(Verbs, BeginAsWhatTheLoadPartMakes) {
   const auto begin_as = [&](galley_tensor t, galley_tensor value, uint32_t component = GALLEY_BEGIN_NUMBERS) {
-    return [&, t, component, value](galley_error* e) { return verbs.begin_as(graph.handle(), t, component, value, e); };
+    return [&, t, component, value](galley_error* e) { return Graph::load_verbs()->begin_as(graph.handle(), t, component, value, e); };
   };
   const galley_tensor elsewhere = tensor("elsewhere", {4}, GALLEY_KIND_TRANSIENT);
-  expect_refused({{"too early", begin_as(parameter, elsewhere), "begin_as: 'p' outside of GALLEY_SEGMENT_LOAD"}});
   const Graph::As as(graph, {Section::Load, 0});
   graph.model_files = "model";
   galley_tensor_desc desc = tensor_desc();
@@ -461,15 +470,15 @@ TEST_F(Verbs, BeginAsWhatTheLoadPartMakes) {
       {"none", begin_as(0, made), "begin_as: no such tensor"},
       {"as what is not there", begin_as(parameter, nowhere), "begin_as: no such tensor"},
       {"an input", begin_as(input, wide), "begin_as: 'x' is neither a parameter nor a state"},
-      {"as what lasts", begin_as(parameter, number), "begin_as: 'n' neither lies in a file nor is made by a node of GALLEY_SEGMENT_LOAD"},
+      {"as what lasts", begin_as(parameter, number), "begin_as: 'n' neither lies in a file nor is made by a node of the load part"},
       {"as what is made elsewhere", begin_as(parameter, elsewhere),
-       "begin_as: 'elsewhere' neither lies in a file nor is made by a node of GALLEY_SEGMENT_LOAD"},
+       "begin_as: 'elsewhere' neither lies in a file nor is made by a node of the load part"},
       {"as another shape", begin_as(parameter, wide), "begin_as: 'join.1' is f32(2,4), and 'p' is f32(4)"},
       {"a component of none", begin_as(parameter, made, 8), "begin_as: 'p' has no component 8"},
   });
   EXPECT_TRUE(graph.beginnings.empty());
-  EXPECT_EQ(verbs.begin_as(graph.handle(), parameter, GALLEY_BEGIN_NUMBERS, made, &error), GALLEY_OK) << error.text;
-  EXPECT_EQ(verbs.begin_as(graph.handle(), number, 0, wide, &error), GALLEY_OK) << error.text;
+  EXPECT_EQ(Graph::load_verbs()->begin_as(graph.handle(), parameter, GALLEY_BEGIN_NUMBERS, made, &error), GALLEY_OK) << error.text;
+  EXPECT_EQ(Graph::load_verbs()->begin_as(graph.handle(), number, 0, wide, &error), GALLEY_OK) << error.text;
   expect_refused({
       {"twice", begin_as(parameter, file), "begin_as: 'p' begins as 'join.2' already"},
       {"numbers and a component", begin_as(parameter, file, 0), "begin_as: 'p' begins as 'join.2' already"},
@@ -478,8 +487,9 @@ TEST_F(Verbs, BeginAsWhatTheLoadPartMakes) {
 
 TEST_F(Verbs, WhatIsStoredIsAskedWhileLoading) {
   const auto pack_and_unpack = [&](galley_tensor of, galley_tensor value) {
-    return handing_out(
-        [&, of, value](galley_tensor* out, galley_error* e) { return verbs.pack_and_unpack(graph.handle(), of, value, out, e); });
+    return handing_out([&, of, value](galley_tensor* out, galley_error* e) {
+      return Graph::load_verbs()->pack_and_unpack(graph.handle(), of, value, out, e);
+    });
   };
   galley_tensor asked_of = 0, asked_for = 0;
   graph.pack_and_unpack = [&](galley_tensor of, galley_tensor value) -> Result<galley_tensor> {
@@ -487,7 +497,6 @@ TEST_F(Verbs, WhatIsStoredIsAskedWhileLoading) {
     return input;
   };
   graph.tensor(parameter).storage.format = "pair";
-  expect_refused({{"too early", pack_and_unpack(parameter, parameter), "pack_and_unpack: 'p' outside of GALLEY_SEGMENT_LOAD"}});
   const Graph::As as(graph, {Section::Load, 0});
   expect_refused({
       {"of none", pack_and_unpack(0, parameter), "pack_and_unpack: no such parameter"},
@@ -499,7 +508,7 @@ TEST_F(Verbs, WhatIsStoredIsAskedWhileLoading) {
   EXPECT_EQ(asked_of, 0u);
   galley_tensor out = 0;
   galley_error error = GALLEY_ERROR_INIT;
-  EXPECT_EQ(verbs.pack_and_unpack(graph.handle(), parameter, parameter, &out, &error), GALLEY_OK) << error.text;
+  EXPECT_EQ(Graph::load_verbs()->pack_and_unpack(graph.handle(), parameter, parameter, &out, &error), GALLEY_OK) << error.text;
   EXPECT_EQ(out, input);
   EXPECT_TRUE(asked_of == parameter && asked_for == parameter);
   graph.tensor(parameter).storage.format.clear();
@@ -530,21 +539,20 @@ TEST_F(Verbs, FilesAreReadWhileLoading) {
 TEST_F(Verbs, EvaluateAParameterAsAStateOfItsShape) {
   const galley_tensor mean = tensor("mean", {4}, GALLEY_KIND_STATE), other = tensor("other", {4}, GALLEY_KIND_STATE);
   const auto eval_as = [&](galley_tensor from, galley_tensor to) {
-    return [&, from, to](galley_error* e) { return verbs.eval_as(graph.handle(), from, to, e); };
+    return [&, from, to](galley_error* e) { return Graph::update_verbs()->eval_as(graph.handle(), from, to, e); };
   };
   expect_refused({
       {"none", eval_as(0, mean), "eval_as: no such tensor"},
       {"as what is not there", eval_as(parameter, nowhere), "eval_as: no such tensor"},
       {"a state", eval_as(mean, mean), "eval_as: 'mean' is no parameter"},
       {"as another shape", eval_as(parameter, number), "eval_as: 'n' has not the shape of 'p'"},
-      {"nowhere", eval_as(parameter, mean), "eval_as: 'p' outside of an update"},
   });
   const galley_tensor made = tensor("made", {4}, GALLEY_KIND_TRANSIENT), half = tensor("half", {4}, GALLEY_KIND_STATE);
   graph.tensor(half).dtype = GALLEY_F16;
   galley_error error = GALLEY_ERROR_INIT;
   {
     const Graph::As as(graph, {Section::Update, 0, -1, 0, "", GALLEY_STAGE_AFTER});
-    EXPECT_EQ(verbs.eval_as(graph.handle(), parameter, mean, &error), GALLEY_OK) << error.text;
+    EXPECT_EQ(Graph::update_verbs()->eval_as(graph.handle(), parameter, mean, &error), GALLEY_OK) << error.text;
   }
   EXPECT_TRUE(graph.evaluated.empty()) << "that is said for evaluation";
   const Graph::As as(graph, {Section::Evaluate, 0, -1, 0, "", GALLEY_STAGE_AFTER});
@@ -554,7 +562,7 @@ TEST_F(Verbs, EvaluateAParameterAsAStateOfItsShape) {
       {"as another dtype", eval_as(parameter, half), "eval_as: 'half' is f16, not f32"},
   });
   EXPECT_TRUE(graph.evaluated.empty());
-  EXPECT_EQ(verbs.eval_as(graph.handle(), parameter, mean, &error), GALLEY_OK) << error.text;
+  EXPECT_EQ(Graph::update_verbs()->eval_as(graph.handle(), parameter, mean, &error), GALLEY_OK) << error.text;
   expect_refused({{"twice", eval_as(parameter, other), "eval_as: 'mean' stands for 'p' already"}});
 }
 
@@ -562,7 +570,7 @@ TEST_F(Verbs, StopOnlyByOneInteger) {
   const galley_tensor flag = tensor("flag", {1}, GALLEY_KIND_STATE);
   graph.tensor(flag).dtype = GALLEY_I32;
   const auto stop_if = [&](galley_tensor t, const char* cause) {
-    return [&, t, cause](galley_error* e) { return verbs.stop_if(graph.handle(), t, cause, nullptr, e); };
+    return [&, t, cause](galley_error* e) { return Graph::update_verbs()->stop_if(graph.handle(), t, cause, nullptr, e); };
   };
   expect_refused({
       {"none", stop_if(nowhere, "why"), "stop_if: no such tensor"},
@@ -573,10 +581,11 @@ TEST_F(Verbs, StopOnlyByOneInteger) {
   });
   EXPECT_TRUE(graph.signals.stops.empty());
   galley_error error = GALLEY_ERROR_INIT;
-  EXPECT_EQ(verbs.stop_if(graph.handle(), flag, "why", nullptr, &error), GALLEY_OK) << error.text;
-  expect_refused({{"an end without a reason", [&](galley_error* e) { return verbs.end_if(graph.handle(), flag, nullptr, e); },
-                   "end_if: no cause is given"}});
-  EXPECT_EQ(verbs.end_if(graph.handle(), flag, "why", &error), GALLEY_OK) << error.text;
+  EXPECT_EQ(Graph::update_verbs()->stop_if(graph.handle(), flag, "why", nullptr, &error), GALLEY_OK) << error.text;
+  expect_refused(
+      {{"an end without a reason", [&](galley_error* e) { return Graph::update_verbs()->end_if(graph.handle(), flag, nullptr, e); },
+        "end_if: no cause is given"}});
+  EXPECT_EQ(Graph::update_verbs()->end_if(graph.handle(), flag, "why", &error), GALLEY_OK) << error.text;
   ASSERT_EQ(graph.signals.stops.size(), 2u);
   EXPECT_FALSE(graph.signals.stops[0].done);
   EXPECT_TRUE(graph.signals.stops[1].done);
@@ -584,35 +593,38 @@ TEST_F(Verbs, StopOnlyByOneInteger) {
 
 TEST_F(Verbs, KeysOfTheConfiguration) {
   const auto config = [&](const char* key, const char* json) {
-    return [&, key, json](galley_error* e) { return verbs.config(graph.handle(), key, json, e); };
+    return [&, key, json](galley_error* e) { return Graph::export_verbs()->config_set(graph.handle(), key, json, e); };
   };
   expect_refused({
       {"no key", config(nullptr, "1"), "config: no key"},
       {"no value", config("bits", nullptr), "config: 'bits' has no value"},
   });
   galley_error error = GALLEY_ERROR_INIT;
-  EXPECT_EQ(verbs.config(graph.handle(), "bits", "{", &error), GALLEY_INVALID);
+  EXPECT_EQ(Graph::export_verbs()->config_set(graph.handle(), "bits", "{", &error), GALLEY_INVALID);
   EXPECT_TRUE(graph.exports.config.empty());
-  EXPECT_EQ(verbs.config(graph.handle(), "bits", "4", &error), GALLEY_OK) << error.text;
+  EXPECT_EQ(Graph::export_verbs()->config_set(graph.handle(), "bits", "4", &error), GALLEY_OK) << error.text;
   expect_refused({{"another value", config("bits", "8"), "config: 'bits' is set to 4 already, not 8"}});
 }
 
 TEST_F(Verbs, WhatIsSavedInAFormatIsAParameter) {
-  const auto in_format = [&](galley_tensor t) { return [&, t](galley_error* e) { return verbs.export_stored(graph.handle(), t, e); }; };
+  const auto in_format = [&](galley_tensor t) {
+    return [&, t](galley_error* e) { return Graph::export_verbs()->export_stored(graph.handle(), t, e); };
+  };
   expect_refused({{"none", in_format(nowhere), "export_stored: no such parameter"},
                   {"a state", in_format(number), "export_stored: no such parameter"}});
   galley_error error = GALLEY_ERROR_INIT;
-  EXPECT_EQ(verbs.export_stored(graph.handle(), parameter, &error), GALLEY_OK) << error.text;
+  EXPECT_EQ(Graph::export_verbs()->export_stored(graph.handle(), parameter, &error), GALLEY_OK) << error.text;
 }
 
 TEST_F(Verbs, ExportOnlyByAKnownChoice) {
-  expect_refused(
-      {{"one of the future", [&](galley_error* e) { return verbs.export_model(graph.handle(), 3, e); }, "export_model: no such choice 3"}});
+  expect_refused({{"one of the future", [&](galley_error* e) { return Graph::export_verbs()->export_model(graph.handle(), 3, e); },
+                   "export_model: no such choice 3"}});
   EXPECT_EQ(graph.exports.model, GALLEY_EXPORT_BOTH);
 }
 
 TEST_F(Verbs, IgnoreOnlyByAPattern) {
-  expect_refused({{"none", [&](galley_error* e) { return verbs.ignore(graph.handle(), nullptr, e); }, "ignore: no pattern"}});
+  expect_refused(
+      {{"none", [&](galley_error* e) { return Graph::model_verbs()->ignore(graph.handle(), nullptr, e); }, "ignore: no pattern"}});
   EXPECT_TRUE(graph.ignored_files.empty());
 }
 

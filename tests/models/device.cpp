@@ -104,7 +104,6 @@ galley_status TestDevice::launch(const galley_kernel& kernel, const std::vector<
   if (used > kArena) give_up("the arena is too small for " + std::to_string(used) + " bytes");
   Moved moved(*this);
   for (const galley_node_view* node : nodes) moved.add(*node);
-  setup.device = handle_;
   setup.queue = device_.queue_of ? device_.queue_of(handle_, 0) : nullptr;
   if (setup.workspace) setup.workspace = there(setup.workspace);
   if (setup.constants) setup.constants = there(setup.constants);

@@ -216,6 +216,7 @@ View::View(const Problem& p, const std::vector<void*>& inputs, const std::vector
            static_cast<uint32_t>(inputs_.size()),
            static_cast<uint32_t>(outputs_.size()),
            p.n_attrs,
+           0,
            p.flags,
            p.first_row,
            p.length,

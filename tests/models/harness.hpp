@@ -67,7 +67,8 @@ struct Problem {
   std::string name;
   std::vector<std::optional<Tensor>> inputs, outputs;
   const galley_attr* const* attrs = nullptr;
-  uint32_t n_attrs = 0, flags = 0;
+  uint32_t n_attrs = 0;
+  uint64_t flags = 0;
   int64_t first_row = 0, length = 0;
 
   /// One of the op's cases with inputs drawn from its ranges; outputs get their shapes from the op.

@@ -83,7 +83,7 @@ Op& made(const char* name) {
 
 const std::vector<const galley_op*>& ops() {
   static const std::vector<const galley_op*> all = [] {
-    constexpr uint32_t in_place = GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT;
+    constexpr uint64_t in_place = GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT;
     const auto binary = [](const char* name) -> Op& {
       return made(name)
           .input("a", GALLEY_ROLE_ROWS)

@@ -13,8 +13,7 @@ Said said(uint32_t strength, int64_t number, int use) { return {strength, {true,
 Result<Claimed> judged(const std::vector<Said>& answers) {
   galley_subject subject = {};
   subject.name = "w";
-  subject.facet = GALLEY_FACET_TRAINABLE;
-  return judge({}, subject, answers, false);
+  return judge({}, GALLEY_FACET_TRAINABLE, subject, answers);
 }
 
 TEST(Judge, NobodyClaims) { EXPECT_FALSE(judged({})->claimed); }

@@ -94,7 +94,7 @@ TEST(Shadow, OperandsThatOverlap) {
 }
 
 TEST(Shadow, AnOutputMayTakeOverAnInputWhereTheOpSaysSo) {
-  galley_operand_rule in = {sizeof(galley_operand_rule), 1, "x", GALLEY_ROLE_ROWS, 0, -1, 0, nullptr}, out = in;
+  galley_operand_rule in = {sizeof(galley_operand_rule), 1, "x", GALLEY_ROLE_ROWS, -1, 0, nullptr}, out = in;
   out.alias = 0;
   const galley_operand_rule *ins[] = {&in}, *outs[] = {&out};
   galley_op relu = {};

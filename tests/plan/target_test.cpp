@@ -54,7 +54,7 @@ TEST(Target, MemoryClassesAreReplaced) {
 
 TEST(Target, Refusals) {
   const std::string options =
-      " | options of the target: device, isa, threads, workspace_budget, shared_memory, peak_flops, libraries, bandwidth, "
+      " | options of the target: device, isa, threads, workspace_budget, peak_flops, libraries, bandwidth, "
       "link_bandwidth, memory_limit, "
       "queues, synchronous, "
       "memory";
@@ -190,8 +190,8 @@ galley_status describe_nothing(void*, galley_target*, galley_error* error) {
 galley_status describe_throws(void*, galley_target*, galley_error*) { throw 42; }
 
 TEST(Target, OfADevice) {
-  const galley_memory_class fast = {sizeof(galley_memory_class), 1, "fast", 128, 0, 1, 0},
-                            slow = {sizeof(galley_memory_class), 1, "slow", 64, 1, 0, 0};
+  const galley_memory_class fast = {sizeof(galley_memory_class), 1, "fast", 128, GALLEY_MEMORY_COMPUTES},
+                            slow = {sizeof(galley_memory_class), 1, "slow", 64, GALLEY_MEMORY_HOST_ACCESS};
   const galley_memory_class* memories[] = {&fast, &slow};
   galley_device device = {};
   device.size = sizeof(galley_device);
@@ -225,10 +225,10 @@ TEST(Target, OfADevice) {
     const Result<Target> made = describe_target(device);
     return made.ok() ? "" : made.error().cause.substr(made.error().cause.find("with ") + 5);
   };
-  EXPECT_EQ(said(describe_one<cut_peak>), "a peak that has 8 bytes; the least that this version reads is 24");
+  EXPECT_EQ(said(describe_one<cut_peak>), "a peak that has 8 bytes; the least that this version reads is 32");
   EXPECT_EQ(said(describe_one<nameless_peak>), "a peak that has no name");
-  EXPECT_EQ(said(describe_one<cut_memory>), "a memory that has 8 bytes; the least that this version reads is 40");
-  EXPECT_EQ(said(describe_one<cut_library>), "a library that has 8 bytes; the least that this version reads is 24");
+  EXPECT_EQ(said(describe_one<cut_memory>), "a memory that has 8 bytes; the least that this version reads is 48");
+  EXPECT_EQ(said(describe_one<cut_library>), "a library that has 8 bytes; the least that this version reads is 32");
   EXPECT_EQ(said(describe_one<nameless_library>), "a library without name or version");
   EXPECT_EQ(said(describe_one<library_of_no_version>), "a library without name or version");
 

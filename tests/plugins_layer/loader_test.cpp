@@ -83,7 +83,7 @@ TEST_F(Loader, TheFirstOfTwoWins) {
   copy("clip", "a");
   copy("clip", "b");
   write("c/other/plugin.toml",
-        "id = \"other\"\nversion = \"1\"\nabi = \"0.3\"\n[[strategy]]\nname = \"clip\"\nsummary = \"x\"\nexactness = \"bits\"\n");
+        "id = \"other\"\nversion = \"1\"\nabi = \"0.4\"\n[[strategy]]\nname = \"clip\"\nsummary = \"x\"\nexactness = \"bits\"\n");
   const auto plugins = scan({root / "a", root / "b", root / "c"});
   EXPECT_EQ(plugins->find("clip")->manifest.folder(), root / "a" / "clip");
   EXPECT_EQ(plugins->strategy("clip", place)->plugin->manifest.id, "clip");
@@ -111,7 +111,7 @@ TEST_F(Loader, UnknownStrategies) {
   EXPECT_EQ(use("clop"), "recipe.lua:9: unknown strategy 'clop'; did you mean 'clip'?");
   EXPECT_EQ(exit, Exit::Recipe);
   EXPECT_EQ(hint, "`galley plugins` lists what is there");
-  write("a/bad/plugin.toml", "id = \"bad\"\nabi = \"0.3\"\nvresion = \"1\"\n");
+  write("a/bad/plugin.toml", "id = \"bad\"\nabi = \"0.4\"\nvresion = \"1\"\n");
   EXPECT_EQ(use("clop"), "recipe.lua:9: unknown strategy 'clop'; did you mean 'clip'?");
   EXPECT_EQ(
       hint,
@@ -170,16 +170,16 @@ TEST_F(Loader, ALibraryThatTheLinkerRefuses) {
 TEST_F(Loader, ALibraryWithoutAnEntry) {
   const fs::path folder = copy_test_plugin("stranger");
   patch(folder / "stranger.so", "galley_entry_v1", "galley_entry_v9");
-  write("a/stranger/plugin.toml", "id = \"stranger\"\nversion = \"0.1.0\"\nabi = \"0.3\"\n");
+  write("a/stranger/plugin.toml", "id = \"stranger\"\nversion = \"0.1.0\"\nabi = \"0.4\"\n");
   scan({root / "a"})->op("anything");
   EXPECT_EQ(warnings, std::vector<std::string>{"…/a/stranger/stranger.so: does not export galley_entry_v1"});
 }
 
 TEST_F(Loader, ALibraryOfALaterAbi) {
   const fs::path library = copy("clip") / "clip.so";
-  patch_entry(library, offsetof(galley_entry, abi_minor), 4);
+  patch_entry(library, offsetof(galley_entry, abi_minor), 5);
   EXPECT_EQ(use_clip(),
-            "recipe.lua:9: clip cannot be used: …/a/clip/clip.so: is built for ABI 0.4, this Galley runs 0.3: drafts do not mix, build it "
+            "recipe.lua:9: clip cannot be used: …/a/clip/clip.so: needs ABI 0.5, this Galley has 0.4: drafts do not mix, build it "
             "again with "
             "this version's SDK");
 }
@@ -187,17 +187,16 @@ TEST_F(Loader, ALibraryOfALaterAbi) {
 TEST_F(Loader, ALibraryOfAnotherAbi) {
   patch_entry(copy("clip") / "clip.so", offsetof(galley_entry, abi_major), 2);
   EXPECT_EQ(use_clip(),
-            "recipe.lua:9: clip cannot be used: …/a/clip/clip.so: is built for ABI 2.3, this Galley runs 0.3: drafts do not mix, build it "
+            "recipe.lua:9: clip cannot be used: …/a/clip/clip.so: needs ABI 2.4, this Galley has 0.4: drafts do not mix, build it "
             "again with "
             "this version's SDK");
 }
 
 TEST_F(Loader, AManifestOfALaterAbi) {
-  patch(copy("clip") / "plugin.toml", "abi = \"0.3\"", "abi = \"1.3\"");
-  EXPECT_EQ(
-      use_clip(),
-      "recipe.lua:9: clip cannot be used: …/a/clip/plugin.toml: plugin 'clip' is built for ABI 1.3, this Galley runs 0.3: drafts do not "
-      "mix, build it again with this version's SDK");
+  patch(copy("clip") / "plugin.toml", "abi = \"0.4\"", "abi = \"1.3\"");
+  EXPECT_EQ(use_clip(),
+            "recipe.lua:9: clip cannot be used: …/a/clip/plugin.toml: plugin 'clip' needs ABI 1.3, this Galley has 0.4: drafts do not "
+            "mix, build it again with this version's SDK");
   EXPECT_EQ(exit, Exit::Plugin);
 }
 
@@ -213,7 +212,7 @@ TEST_F(Loader, ALibraryOfAnotherPlugin) {
   patch(folder / "plugin.toml", "id = \"clip\"", "id = \"klip\"\n[library]\nplugin = \"clip.so\"\n#");
   // What stood behind the id belongs to the table now: write the manifest anew.
   write("a/clip/plugin.toml",
-        "id = \"klip\"\nversion = \"1.0.0\"\nabi = \"0.3\"\n[library]\nplugin = \"clip.so\"\n[[strategy]]\nname = \"clip\"\nsummary = "
+        "id = \"klip\"\nversion = \"1.0.0\"\nabi = \"0.4\"\n[library]\nplugin = \"clip.so\"\n[[strategy]]\nname = \"clip\"\nsummary = "
         "\"x\"\nexactness = \"bits\"\n");
   EXPECT_EQ(use("clip"), "recipe.lua:9: clip cannot be used: …/a/clip/clip.so: is plugin 'clip', plugin.toml beside it says 'klip'");
 }
@@ -233,7 +232,7 @@ TEST_F(Loader, AStrategyThatTheLibraryDoesNotHave) {
 TEST_F(Loader, AnEntryWithoutItsTables) {
   const fs::path folder = copy_test_plugin("stranger");
   patch_entry(folder / "stranger.so", offsetof(galley_entry, n_ops), 3);
-  write("a/stranger/plugin.toml", "id = \"stranger\"\nversion = \"0.1.0\"\nabi = \"0.3\"\n");
+  write("a/stranger/plugin.toml", "id = \"stranger\"\nversion = \"0.1.0\"\nabi = \"0.4\"\n");
   const auto plugins = scan({root / "a"});
   EXPECT_FALSE(plugins->op("linear"));
   ASSERT_EQ(warnings.size(), 1u);

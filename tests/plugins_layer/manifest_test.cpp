@@ -6,7 +6,7 @@
 namespace galley {
 namespace {
 
-const std::string head = "id = \"x\"\nversion = \"1\"\nabi = \"0.3\"\n";
+const std::string head = "id = \"x\"\nversion = \"1\"\nabi = \"0.4\"\n";
 const std::string strategy = head + "[[strategy]]\nname = \"s\"\nsummary = \"does\"\nexactness = \"bits\"\n";
 const std::string option = strategy + "[[strategy.option]]\nname = \"o\"\ndescription = \"is\"\n";
 
@@ -22,7 +22,7 @@ TEST(Manifest, SaysWhatAPluginIs) {
 id = "quantize"
 version = "2.1.0"
 state_version = 3
-abi = "0.3"
+abi = "0.4"
 summary = "Quantization"
 kernels = [ { device = "cuda", isa = "sm_80", library = "q-cuda.so" } ]
 [library]
@@ -75,7 +75,7 @@ description = "Elements."
   EXPECT_EQ(m.version, "2.1.0");
   EXPECT_EQ(m.state_version, 3);
   EXPECT_EQ(m.abi_major, 0u);
-  EXPECT_EQ(m.abi_minor, 3u);
+  EXPECT_EQ(m.abi_minor, 4u);
   EXPECT_EQ(m.folder(), "/there");
   EXPECT_EQ(m.library, "q.so");
   ASSERT_EQ(m.kernel_libraries.size(), 1u);
@@ -139,7 +139,7 @@ TEST(Manifest, RequirementsCompareVersions) {
 TEST(Manifest, WhatIsMissing) {
   EXPECT_EQ(cause(""), "plugin.toml:1: the manifest has no 'id'");
   EXPECT_EQ(cause("id = \"x\"\n"), "plugin.toml:1: the manifest has no 'abi'");
-  EXPECT_EQ(cause("id = \"x\"\nabi = \"0.3\"\n"), "plugin.toml:1: the manifest has no 'version'");
+  EXPECT_EQ(cause("id = \"x\"\nabi = \"0.4\"\n"), "plugin.toml:1: the manifest has no 'version'");
   EXPECT_EQ(cause(head + "[[strategy]]\nsummary = \"x\"\n"), "plugin.toml:4: [[strategy]] has no 'name'");
   EXPECT_EQ(cause(head + "[[strategy]]\nname = \"s\"\n"), "plugin.toml:4: strategy 's' has no 'summary'");
   EXPECT_EQ(cause(head + "[[strategy]]\nname = \"s\"\nsummary = \"x\"\n"), "plugin.toml:4: strategy 's' has no 'exactness'");
@@ -162,7 +162,7 @@ TEST(Manifest, WhatIsUnknown) {
 }
 
 TEST(Manifest, WhatIsWrong) {
-  EXPECT_EQ(cause("id = \"X\"\nversion = \"1\"\nabi = \"0.3\"\n"),
+  EXPECT_EQ(cause("id = \"X\"\nversion = \"1\"\nabi = \"0.4\"\n"),
             "plugin.toml:1: 'id' must be lower-case letters, digits, '.', '_' and '-', not 'X'");
   EXPECT_EQ(cause("id = 5\n"), "plugin.toml:1: 'id' must be a string that is not empty");
   EXPECT_EQ(cause("id = \"x\"\nversion = \"1\"\nabi = \"1\"\n"), "plugin.toml:3: 'abi' must be a version like \"0.3\", not '1'");
@@ -232,7 +232,7 @@ TEST(Manifest, WhatStrategiesAreHeldAgainst) {
 }
 
 TEST(Manifest, WhatFormatsPromise) {
-  const std::string begin = "id = \"p\"\nversion = \"1.0.0\"\nabi = \"0.3\"\n[provides]\nformats = [\"q\"]\n[[promise]]\n";
+  const std::string begin = "id = \"p\"\nversion = \"1.0.0\"\nabi = \"0.4\"\n[provides]\nformats = [\"q\"]\n[[promise]]\n";
   const auto made = parse_manifest(
       begin + "format = \"q\"\nblock = \"size\"\nwithin = 0.2\nlargest = 0\ngroup = 8\nof_group = 0.1\nwhen = { double = [1] }\n",
       "plugin.toml");
@@ -269,14 +269,12 @@ TEST(Manifest, OfALaterAbi) {
   const Result<Manifest> readable = parse_manifest(later, "plugin.toml");
   ASSERT_TRUE(readable.ok());
   EXPECT_EQ(abi_problem(readable->abi_major, readable->abi_minor),
-            "is built for ABI 1.7, this Galley runs 0.3: drafts do not mix, build it again with this version's SDK");
+            "needs ABI 1.7, this Galley has 0.4: drafts do not mix, build it again with this version's SDK");
   // What cannot be read of it is explained by the number, not by the key.
-  EXPECT_EQ(
-      cause(later + "strategy = 7\n"),
-      "plugin.toml:3: the plugin is built for ABI 1.7, this Galley runs 0.3: drafts do not mix, build it again with this version's SDK");
-  EXPECT_EQ(
-      cause("id = \"x\"\nversion = \"1\"\nabi = \"2.0\"\nlibrary = 7\n"),
-      "plugin.toml:3: the plugin is built for ABI 2.0, this Galley runs 0.3: drafts do not mix, build it again with this version's SDK");
+  EXPECT_EQ(cause(later + "strategy = 7\n"),
+            "plugin.toml:3: the plugin needs ABI 1.7, this Galley has 0.4: drafts do not mix, build it again with this version's SDK");
+  EXPECT_EQ(cause("id = \"x\"\nversion = \"1\"\nabi = \"2.0\"\nlibrary = 7\n"),
+            "plugin.toml:3: the plugin needs ABI 2.0, this Galley has 0.4: drafts do not mix, build it again with this version's SDK");
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ const Manifest& manifest() {
     const auto read = parse_manifest(R"toml(
 id = "lora"
 version = "1"
-abi = "0.3"
+abi = "0.4"
 [[strategy]]
 name = "lora"
 summary = "adapts"

@@ -11,28 +11,30 @@ using detail::Misfits;
 
 struct Right {
   explicit Right(const Options&) {}
-  void rewrite(Graph&, uint32_t) const {}
-  void claim(const GraphReader&, const galley_subject&, Claim&) const {}
+  void model(ModelGraph&) const {}
+  void load(LoadGraph&) const {}
+  void claim(const GraphReader&, const Claims&) const {}
   static constexpr uint32_t stages = GALLEY_STAGE_STEP;
-  void build(Graph&, Trained) const {}
+  void build(UpdateGraph&, Trained) const {}
   void decide(const galley_saved_set&, uint32_t*) const {}
   int64_t budget() const { return 0; }
 };
 struct Empty final {};
 struct Wrong {
-  void rewrite(Graph&) const {}
-  void claim(Graph&, const galley_subject&, Claim&) const {}
-  void build(Graph&, Trained) {}  // not const
+  void model(Graph&, uint32_t) const {}
+  void load(ModelGraph&) const {}
+  void claim(Graph&, const Claims&) const {}
+  void build(UpdateGraph&, Trained) {}  // not const
   void decide(const galley_saved_set*, uint32_t*) const {}
   uint64_t budget() const { return 0; }
 };
 
 TEST(SdkStrategy, MethodsThatNobodyWouldCallDoNotCompile) {
-  EXPECT_TRUE(Misfits<Wrong>::rewrite && Misfits<Wrong>::claim && Misfits<Wrong>::build && Misfits<Wrong>::decide &&
+  EXPECT_TRUE(Misfits<Wrong>::model && Misfits<Wrong>::load && Misfits<Wrong>::claim && Misfits<Wrong>::build && Misfits<Wrong>::decide &&
               Misfits<Wrong>::budget);
-  EXPECT_FALSE(Misfits<Right>::rewrite || Misfits<Right>::claim || Misfits<Right>::build || Misfits<Right>::decide ||
+  EXPECT_FALSE(Misfits<Right>::model || Misfits<Right>::load || Misfits<Right>::claim || Misfits<Right>::build || Misfits<Right>::decide ||
                Misfits<Right>::budget);
-  EXPECT_FALSE(Misfits<Empty>::rewrite || Misfits<Empty>::claim || Misfits<Empty>::build || Misfits<Empty>::decide ||
+  EXPECT_FALSE(Misfits<Empty>::model || Misfits<Empty>::load || Misfits<Empty>::claim || Misfits<Empty>::build || Misfits<Empty>::decide ||
                Misfits<Empty>::budget);
   EXPECT_NE(detail::StrategyOf<Right>::get(nullptr, GALLEY_CLAIM), nullptr);
 }
@@ -43,7 +45,7 @@ void many(const std::vector<int64_t>& shape, const FormatOptions&, Components& o
 }
 
 TEST(SdkComponents, NoMoreThanThereIsRoomFor) {
-  const galley_format table = format<many>("many", "pack", "unpack", false, false);
+  const galley_format table = format<many>("many", "pack", "unpack");
   galley_component parts[GALLEY_MAX_COMPONENTS];
   galley_component* pointers[GALLEY_MAX_COMPONENTS];
   for (size_t k = 0; k < GALLEY_MAX_COMPONENTS; ++k) {

@@ -56,7 +56,7 @@ def altered(name, change):
 
 
 def less(of, least):
-    return of[:-1]
+    return of[:-1] if sum(n for _, n in of[:-1]) >= least else of
 
 
 def minimum(of, least):
@@ -114,7 +114,7 @@ def today():
     return plugins, made, files
 
 
-@cases({'': (0, []), 'debug': (0, ['galley: debug: opened\n', 'galley: debug: pass ']), 'loud': (2, ["GALLEY_LOG is 'loud'"])})
+@cases({'': (0, []), 'debug': (0, ['galley: debug: opened\n', 'galley: debug: pass ', 'galley: debug: closed\n']), 'loud': (2, ["GALLEY_LOG is 'loud'"])})
 def log(level, of):
     """What a plugin writes for debugging is shown where that is asked for."""
     code, parts = of
@@ -157,12 +157,21 @@ def header(name, file, before, after):
 
 @case
 def another_draft():
-    refuses(build('draft', header('draft', 'abi.h', 'GALLEY_ABI_MINOR 3u', 'GALLEY_ABI_MINOR 2u')), 'ABI 0.2', '0.3')
+    refuses(build('draft', header('draft', 'abi.h', 'GALLEY_ABI_MINOR 4u', 'GALLEY_ABI_MINOR 3u')), 'ABI 0.3', '0.4')
+
+
+@case
+def later_sdk():
+    """What a later SDK builds needs that, or the lower version that the plugin says."""
+    refuses(build('later', header('later', 'abi.h', 'GALLEY_ABI_MINOR 4u', 'GALLEY_ABI_MINOR 5u')), 'ABI 0.5', '0.4')
+    made = runs('needs-less', build('needs-less', 'later/include', '-DTEST_NEEDS_MINOR=4u'))
+    _, expected, files = today()
+    check(made.steps == expected.steps and every(made.bytes(file) == expected.bytes(file) for file in files), 'it runs otherwise')
 
 
 @case
 def manifest_of_another_draft():
-    refuses(build('old', include.parent, manifest=lambda text: text.replace('abi = "0.3"', 'abi = "0.2"')), 'ABI 0.2')
+    refuses(build('old', include.parent, manifest=lambda text: text.replace('abi = "0.4"', 'abi = "0.2"')), 'ABI 0.2')
 
 
 STRUCTS = {'KERNEL': 'kernel 1 of 3', 'CLAIM': 'galley.claim/1', 'DEVICE': 'device 1 of 1'}
@@ -182,6 +191,8 @@ def struct_of_revision_2(what, part):
 CHANGED = {
     'an op without a shape rule': ('.infer = pack_infer}', '}', 'op 2 of 3 has no shape rule'),
     'an operand without a name': ('RULE("gradient",', 'RULE(0,', 'op 1 of 3: an operand without a name'),
+    'a name with a blank': ('"halves_pack"', '"halves pack"', "op 2 of 3, 'halves pack': names consist of a-z, 0-9 and ._-/"),
+    'an op of another plugin': ('"halves_pack"', '"copy"', "op 'copy' of plugin 'versions' is one of plugin 'models' too"),
     'a device without copies': ('.copy = copy,', '', 'device 1 of 1 has no complete set of functions'),
     'a strategy that claims without a function': ('.claim = claim}', '}', 'galley.claim/1', 'is not complete'),
     'a peak without a name': ('.name = "f32", .flops', '.flops', 'a peak that has no name'),
@@ -194,7 +205,7 @@ CHANGED = {
 @cases(CHANGED)
 def changed(name, of):
     before, after, *parts = of
-    refuses(build(name.replace(' ', '-'), include.parent, change=(before, after)), *parts)
+    refuses(build(name.replace(' ', '-'), include.parent, change=(before, after), manifest=lambda text: text.replace(before, after)), *parts)
 
 
 finish()

@@ -253,9 +253,10 @@ def on_a_device_of_another_kind():
     """With kernels for that device and another plugin's op, from a library that is built with the installed SDK alone."""
     kernels = outside / 'abacus-kernels'
     kernels.mkdir()
-    for name, text in {'plugin.toml': 'id = "abacus-kernels"\nversion = "1.0.0"\nabi = "0.3"\nrequires = ["signsgd >= 1"]\n[provides]\nkernels = ["signsgd_step"]\n',
+    for name, text in {'plugin.toml': 'id = "abacus-kernels"\nversion = "1.0.0"\nabi = "0.4"\nrequires = ["signsgd >= 1"]\n[provides]\nkernels = ["signsgd_step"]\n',
                        'plugin.cpp': '#include <galley/cpp/plugin.hpp>\nGALLEY_PLUGIN("abacus-kernels", "1.0.0");\n',
-                       'abacus.cpp': (source / 'sdk/templates/cpp/cpu.cpp').read_text().replace('"signsgd", "1.0.0"', '"abacus-kernels", "1.0.0"'),
+                       'abacus.cpp': (source / 'sdk/templates/cpp/cpu.cpp').read_text().replace('"signsgd", "1.0.0"', '"abacus-kernels", "1.0.0"')
+                                     .replace('("signsgd_step")', '("signsgd_step", {{"signsgd_step", 7, 0, {"momentum"}}})'),
                        'rule.hpp': (source / 'sdk/templates/cpp/rule.hpp').read_text(),
                        'CMakeLists.txt': 'cmake_minimum_required(VERSION 3.25)\nproject(kernels LANGUAGES CXX)\nfind_package(galley-sdk REQUIRED)\n'
                                          'galley_add_plugin(MANIFEST plugin.toml SOURCES plugin.cpp KERNELS abacus abacus.cpp)\n'}.items():

@@ -368,7 +368,7 @@ def plugin_fails_in_a_step():
     check(digest(folder.input) == before, "the input has changed")
 
 
-def manifest(id, abi="0.3", more='[provides]\nops = ["nothing"]\n'):
+def manifest(id, abi="0.4", more='[provides]\nops = ["nothing"]\n'):
     return 'id = "%s"\nversion = "1.0.0"\nabi = "%s"\n%s' % (id, abi, more)
 
 

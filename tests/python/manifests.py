@@ -30,7 +30,7 @@ REQUIREMENTS = {'sgd': None, 'sgd >= 1': None, 'sgd >= 1.0.0': None, 'sgd >= 2':
 
 @cases(REQUIREMENTS)
 def requires(requirement, says):
-    folder = altered(requirement.replace(' ', ''), 'clip', 'abi = "0.3"\n', f'abi = "0.3"\nrequires = ["{requirement}"]\n')
+    folder = altered(requirement.replace(' ', ''), 'clip', 'abi = "0.4"\n', f'abi = "0.4"\nrequires = ["{requirement}"]\n')
     if says:
         refused(clipped, says, "plugin 'clip'", code=4, flags=('--plugin-path', folder))
     else:

@@ -174,7 +174,7 @@ def throws_when_it_is_over():
 def broken_manifest():
     """Of a strategy that is used."""
     os.makedirs('broken/nonsense')
-    pathlib.Path('broken/nonsense/plugin.toml').write_text('id = "nonsense"\nversion = "1.0.0"\nabi = "0.3"\n[[strategy]]\nname = "nonsense"\nexactnes = 1\n')
+    pathlib.Path('broken/nonsense/plugin.toml').write_text('id = "nonsense"\nversion = "1.0.0"\nabi = "0.4"\n[[strategy]]\nname = "nonsense"\nexactnes = 1\n')
     refused(wrong('nothing'), 'wrong.lua:', 'broken/nonsense/plugin.toml', code=4, flags=('--plugin-path', 'broken'))
 
 

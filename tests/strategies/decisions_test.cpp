@@ -8,10 +8,10 @@ namespace {
 class Decisions : public GraphFixture {
  protected:
   std::string trainable(const LoadedStrategy& s, galley_tensor t) {
-    galley_claim_value value;
+    Claimed value;
     const std::string error = claim(s, t, GALLEY_SUBJECT_PARAMETER, GALLEY_FACET_TRAINABLE, &value);
     if (!error.empty()) return error;
-    if (value.strength == GALLEY_ABSTAIN) return "-";
+    if (!value.strength) return "-";
     return std::string(value.strength == GALLEY_STRONG ? "strong " : "weak ") + std::to_string(value.number);
   }
   double attr(const GraphNode& node, const char* name) const {
@@ -24,13 +24,13 @@ class Decisions : public GraphFixture {
 
 TEST_F(Decisions, AccumulateSaysHowManyMicroBatches) {
   const auto accumulate = strategy("accumulate", {{"steps", Value(int64_t{8})}});
-  galley_claim_value value;
+  Claimed value;
   EXPECT_EQ(claim(*accumulate, 0, GALLEY_SUBJECT_RUN, GALLEY_FACET_WINDOW, &value), "");
   EXPECT_EQ(value.strength, GALLEY_STRONG);
   EXPECT_EQ(value.number, 8);
   const galley_tensor w = parameter("w", {2});
   EXPECT_EQ(claim(*accumulate, w, GALLEY_SUBJECT_PARAMETER, GALLEY_FACET_TRAINABLE, &value), "");
-  EXPECT_EQ(value.strength, GALLEY_ABSTAIN);
+  EXPECT_EQ(value.strength, 0u);
   EXPECT_EQ(refusal("accumulate", {{"steps", Value(int64_t{0})}}),
             "recipe.lua:3: 'steps' of accumulate must be a whole number in [1, 65536], not 0");
 }
@@ -66,12 +66,12 @@ TEST_F(Decisions, OptimizersClaimWeaklyWhatIsTrained) {
   const galley_tensor w = parameter("w", {2});
   for (const char* name : {"adam", "adamw", "lion", "sgd"}) {
     const auto s = strategy(name, {{"lr", Value(0.1)}});
-    galley_claim_value value;
+    Claimed value;
     EXPECT_EQ(claim(*s, w, GALLEY_SUBJECT_PARAMETER, GALLEY_FACET_UPDATE, &value, true), "");
     EXPECT_EQ(value.strength, GALLEY_WEAK);
-    EXPECT_STREQ(value.text, name);
+    EXPECT_EQ(value.text, name);
     EXPECT_EQ(claim(*s, w, GALLEY_SUBJECT_PARAMETER, GALLEY_FACET_UPDATE, &value, false), "");
-    EXPECT_EQ(value.strength, GALLEY_ABSTAIN);
+    EXPECT_EQ(value.strength, 0u);
   }
 }
 
@@ -85,14 +85,14 @@ TEST_F(Decisions, OptimizersTakeTheParametersThatTheyName) {
   const Value groups(List{group("*.b", 0.5, Value(0.25)), group("h.*", 2, Value())});
   const auto s =
       strategy("adamw", {{"lr", Value(0.1)}, {"weight_decay", Value(0.125)}, {"parameters", Value("h.0.*")}, {"groups", groups}});
-  galley_claim_value value;
+  Claimed value;
   EXPECT_EQ(claim(*s, w, GALLEY_SUBJECT_PARAMETER, GALLEY_FACET_UPDATE, &value, true), "");
   EXPECT_EQ(value.strength, GALLEY_STRONG);
-  EXPECT_STREQ(value.text, "adamw, h.*");
+  EXPECT_EQ(value.text, "adamw, h.*");
   EXPECT_EQ(claim(*s, b, GALLEY_SUBJECT_PARAMETER, GALLEY_FACET_UPDATE, &value, true), "");
-  EXPECT_STREQ(value.text, "adamw, *.b");  // the first that matches
+  EXPECT_EQ(value.text, "adamw, *.b");  // the first that matches
   EXPECT_EQ(claim(*s, rest, GALLEY_SUBJECT_PARAMETER, GALLEY_FACET_UPDATE, &value, true), "");
-  EXPECT_EQ(value.strength, GALLEY_ABSTAIN);
+  EXPECT_EQ(value.strength, 0u);
 
   for (const auto& [parameter, gradient] : {std::pair(w, g), std::pair(b, gb), std::pair(rest, gr)})
     ASSERT_EQ(build(*s, parameter, gradient), "");
@@ -187,8 +187,8 @@ galley_status kept_bytes(void* context, const uint32_t* choices, uint32_t, int64
 /// input.
 std::vector<galley_saved_item> saved_of(int64_t blocks) {
   std::vector<galley_saved_item> items;
-  const auto add = [&](int64_t block, uint32_t flags, double seconds) {
-    items.push_back({sizeof(galley_saved_item), 1, "", 8, block, 0, seconds, 0, flags, 0, nullptr, nullptr, nullptr, 0, 0});
+  const auto add = [&](int64_t block, uint64_t flags, double seconds) {
+    items.push_back({sizeof(galley_saved_item), 1, "", 8, block, 0, seconds, flags, nullptr, nullptr, nullptr, 0, 0, 0, 0, "", 0});
   };
   add(-1, GALLEY_SAVED_RECOMPUTABLE | GALLEY_SAVED_BLOCK_INPUT, 1);  // enters block 0
   for (int64_t b = 0; b < blocks; ++b) {

@@ -193,7 +193,7 @@ TEST_F(Lora, Claims) {
   make_model();
   const auto s = strategy("lora", {{"rank", Value(int64_t{2})}});
   ASSERT_EQ(rewrite(*s), "");
-  galley_claim_value value;
+  Claimed value;
   EXPECT_EQ(claim(*s, graph.find("base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"), GALLEY_SUBJECT_PARAMETER,
                   GALLEY_FACET_TRAINABLE, &value),
             "");
@@ -475,7 +475,7 @@ TEST_F(Lora, WithMagnitudes) {
   EXPECT_EQ(graph.tensor(norm).producer, 0u);
   ASSERT_EQ(producer(producer(scaled.inputs[0]).inputs[0]).inputs.size(), 2u);  // without the bias
   // The norm is made once a window.
-  ASSERT_EQ(rewrite(*s, GALLEY_SEGMENT_WINDOW), "");
+  ASSERT_EQ(rewrite(*s, Section::Window), "");
   EXPECT_STREQ(producer(norm).op->name, "dora_norm");
   EXPECT_EQ(*static_cast<const double*>(producer(norm).attrs.find("scale")->data), 3.0);
   EXPECT_EQ(at(config(), "use_dora"), Value(true));
@@ -503,12 +503,12 @@ TEST_F(Lora, SavesTheAdapterAlone) {
   make_model();
   const auto s = strategy("lora", {{"rank", Value(int64_t{2})}});
   ASSERT_EQ(rewrite(*s), "");
-  ASSERT_EQ(rewrite(*s, GALLEY_SEGMENT_EXPORT), "");
+  ASSERT_EQ(rewrite(*s, Section::Export), "");
   EXPECT_EQ(graph.exports.model, GALLEY_EXPORT_OWN);
   EXPECT_TRUE(graph.exports.values.empty());
   // Unless something of the model is trained beside it.
   graph.tensor(graph.find("lm_head.weight")).flags |= GALLEY_TENSOR_TRAINABLE;
-  ASSERT_EQ(rewrite(*s, GALLEY_SEGMENT_EXPORT), "");
+  ASSERT_EQ(rewrite(*s, Section::Export), "");
   EXPECT_EQ(graph.exports.model, GALLEY_EXPORT_BOTH);
 }
 
@@ -519,7 +519,7 @@ TEST_P(Merge, AddsTheProductToTheWeight) {
   const auto s =
       strategy("lora", {{"rank", Value(int64_t{2})}, {"alpha", Value(6.0)}, {"merge", Value(true)}, {"targets", Value("v_proj")}});
   ASSERT_EQ(rewrite(*s), "");
-  ASSERT_EQ(rewrite(*s, GALLEY_SEGMENT_EXPORT), "");
+  ASSERT_EQ(rewrite(*s, Section::Export), "");
   EXPECT_EQ(graph.exports.model, GALLEY_EXPORT_MODEL);
   ASSERT_EQ(graph.exports.values.size(), 2u);
 
@@ -568,7 +568,7 @@ TEST_F(Lora, ATiedHeadIsMergedIntoOneOfItsOwn) {
   make_model(true);
   const auto s = strategy("lora", {{"rank", Value(int64_t{2})}, {"merge", Value(true)}, {"targets", Value("lm_head")}});
   ASSERT_EQ(rewrite(*s), "");
-  ASSERT_EQ(rewrite(*s, GALLEY_SEGMENT_EXPORT), "");
+  ASSERT_EQ(rewrite(*s, Section::Export), "");
   EXPECT_TRUE(graph.exports.values.empty());  // the table stays as it was
   ASSERT_EQ(graph.exports.tensors.size(), 1u);
   EXPECT_EQ(graph.exports.tensors[0].name, "model/model.safetensors:lm_head.weight");

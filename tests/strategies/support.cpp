@@ -173,6 +173,7 @@ void NodeRun::place(View& v, const View* before, Numbers numbers) const {
             static_cast<uint32_t>(v.inputs.size()),
             static_cast<uint32_t>(v.outputs.size()),
             attrs_.count(),
+            0,
             GALLEY_NODE_TRAINING,
             0,
             0,
@@ -261,17 +262,18 @@ galley_tensor GraphFixture::node(const std::string& op, const std::string& name,
   return outputs.empty() ? 0 : outputs[0];
 }
 
-std::string GraphFixture::rewrite(const LoadedStrategy& s, uint32_t segment) {
+std::string GraphFixture::rewrite(const LoadedStrategy& s, Section section) {
   graph.author.use = 0;
   owner = s.name();
-  graph.author.section = segment == GALLEY_SEGMENT_EXPORT   ? Section::Export
-                         : segment == GALLEY_SEGMENT_WINDOW ? Section::Window
-                                                            : Section::Forward;
+  graph.author.section = section;
+  const galley_rewrite& table = *s.rewrite();
   const Status status = call_plugin(s.caller(), "rewrite", [&](galley_error* error) {
-    return s.rewrite()->rewrite(s.instance(), Graph::verbs(), graph.handle(), segment, error);
+    if (section == Section::Export) return table.save(s.instance(), Graph::export_verbs(), graph.handle(), error);
+    if (section == Section::Window) return table.window(s.instance(), Graph::verbs(), graph.handle(), error);
+    return table.model(s.instance(), Graph::model_verbs(), graph.handle(), error);
   });
   graph.author.use = no_use;
-  if (status && segment == GALLEY_SEGMENT_MODEL) graph.sort(Section::Forward);
+  if (status && section == Section::Forward) graph.sort(Section::Forward);
   return status ? "" : status.error().cause;
 }
 
@@ -284,7 +286,7 @@ std::string GraphFixture::build(const LoadedStrategy& s, galley_tensor parameter
     galley_update_call call = {sizeof call, 1, stage, GALLEY_PURPOSE_TRAIN, &parameter, &gradient, parameter ? 1u : 0u, 0};
     graph.author.stage = stage;
     const Status status = call_plugin(s.caller(), "build", [&](galley_error* error) {
-      return s.update()->build(s.instance(), Graph::verbs(), graph.handle(), &call, error);
+      return s.update()->build(s.instance(), Graph::update_verbs(), graph.handle(), &call, error);
     });
     if (!status) said = status.error().cause;
   }
@@ -293,24 +295,32 @@ std::string GraphFixture::build(const LoadedStrategy& s, galley_tensor parameter
   return said;
 }
 
-std::string GraphFixture::claim(const LoadedStrategy& s, galley_tensor t, uint32_t kind, uint32_t facet, galley_claim_value* out,
-                                bool trainable) {
+std::string GraphFixture::claim(const LoadedStrategy& s, galley_tensor t, uint32_t kind, uint32_t facet, Claimed* out, bool trainable) {
   const std::string name = t ? graph.tensor(t).name : "the run";
   galley_subject subject = {};
   subject.size = sizeof subject;
   subject.revision = 1;
   subject.kind = kind;
-  subject.facet = facet;
   subject.name = name.c_str();
   subject.owner = t && graph.tensor(t).use != no_use ? owner.c_str() : "";
   subject.tensor = t;
   subject.parameter = kind == GALLEY_SUBJECT_PARAMETER ? t : 0;
   subject.trainable = trainable;
+  const galley_subject* const subjects[] = {&subject};
+  galley_claim_call call = {};
+  call.size = sizeof call;
+  call.revision = 1;
+  call.facet = facet;
+  call.subjects = subjects;
+  call.n_subjects = 1;
+  call.context = out;
+  call.claim = [](void* context, uint64_t, const galley_claim_value* value, galley_error*) {
+    *static_cast<Claimed*>(context) = {value->strength, value->number, value->text ? value->text : ""};
+    return galley_status{GALLEY_OK};
+  };
   *out = {};
-  out->size = sizeof *out;
-  out->revision = 1;
   const Status status = call_plugin(s.caller(), "claim", [&](galley_error* error) {
-    return s.claim()->claim(s.instance(), Graph::reader(), graph.handle(), &subject, out, error);
+    return s.claim()->claim(s.instance(), Graph::reader(), graph.handle(), &call, error);
   });
   return status ? "" : status.error().cause;
 }

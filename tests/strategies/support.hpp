@@ -69,6 +69,13 @@ class NodeRun {
   std::vector<Tensor> inputs_, outputs_;
 };
 
+/// What a strategy has claimed of one subject; strength 0: nothing.
+struct Claimed {
+  uint32_t strength = 0;
+  int64_t number = 0;
+  std::string text = {};
+};
+
 /// A graph of the host's, as passes set it up for strategies.
 class GraphFixture : public testing::Test {
  protected:
@@ -77,10 +84,9 @@ class GraphFixture : public testing::Test {
   /// The node's first output.
   galley_tensor node(const std::string& op, const std::string& name, std::vector<galley_tensor> inputs, AttrList attrs = {});
   /// Calls of a strategy; "" or the error's cause.
-  std::string rewrite(const LoadedStrategy& s, uint32_t segment = GALLEY_SEGMENT_MODEL);
+  std::string rewrite(const LoadedStrategy& s, Section section = Section::Forward);
   std::string build(const LoadedStrategy& s, galley_tensor parameter, galley_tensor gradient);
-  std::string claim(const LoadedStrategy& s, galley_tensor t, uint32_t kind, uint32_t facet, galley_claim_value* out,
-                    bool trainable = true);
+  std::string claim(const LoadedStrategy& s, galley_tensor t, uint32_t kind, uint32_t facet, Claimed* out, bool trainable = true);
   /// The node that writes it.
   const GraphNode& producer(galley_tensor t) const { return graph.node(graph.tensor(t).producer); }
 

@@ -68,13 +68,14 @@ class DeviceAtOnce {
     });
   }
 
-  static galley_status open(void*, const galley_device_options* options, void** device, galley_error* error) noexcept {
+  static galley_status open(void*, const galley_device_options* given, void** device, galley_error* error) noexcept {
     return sdk::guard(error, [&] {
-      if (!galley_same_text(options->target->device, "cpu"))
+      const galley_device_options options = sdk::read(given);
+      if (!galley_same_text(options.target->device, "cpu"))
         sdk::invalid(std::string("this is the device '") + Kind::kind + "', which is the processor; the target is for '" +
-                     options->target->device + "'");
+                     options.target->device + "'");
       auto opened = std::make_unique<DeviceAtOnce>();
-      if (GALLEY_HAS(options, galley_device_options, n_marks)) opened->marks_.resize(options->n_marks);
+      opened->marks_.resize(options.n_marks);
       *device = opened.release();
     });
   }
@@ -113,6 +114,7 @@ class DeviceAtOnce {
 
   static galley_status copy(void* device, uint32_t, const galley_copy* copy, galley_error* error) noexcept {
     return sdk::guard(error, [&] {
+      sdk::understand(copy);
       std::byte* const target = of(device).side(copy->to_memory, copy->to_offset, copy->to_address);
       const std::byte* const source = of(device).side(copy->from_memory, copy->from_offset, copy->from_address);
       const int64_t bytes = copy->bytes;
@@ -151,7 +153,8 @@ class DeviceAtOnce {
 
   static constexpr std::array<galley_memory_class, kClasses> kMemories = [] {
     std::array<galley_memory_class, kClasses> all = {};
-    for (uint32_t i = 0; i < kClasses; ++i) all[i] = {sizeof(galley_memory_class), 1, Kind::memories[i], 64, 1, i == 0, 0};
+    for (uint32_t i = 0; i < kClasses; ++i)
+      all[i] = {sizeof(galley_memory_class), 1, Kind::memories[i], 64, GALLEY_MEMORY_HOST_ACCESS | (i == 0 ? GALLEY_MEMORY_COMPUTES : 0)};
     return all;
   }();
   static constexpr std::array<const galley_memory_class*, kClasses> kMemoryPointers = pointers_to(kMemories);

@@ -159,7 +159,6 @@ void describe(galley_target* out) {
   target.isa = isa.c_str();
   target.threads = properties.multiProcessorCount;
   target.workspace_budget = std::max(kLeastWorkspace, device.capacity / kWorkspaceShare >> 20 << 20);
-  target.shared_memory = static_cast<int64_t>(properties.sharedMemPerBlockOptin);
   target.peaks = peak_pointers.data();
   target.n_peaks = static_cast<uint32_t>(peaks.size());
   target.memories = memories;

@@ -18,7 +18,7 @@ galley_status launch(void* device, uint32_t queue, const galley_kernel* kernel, 
   return sdk::guard(error, [&] { of(device).launch(queue, *kernel, state); });
 }
 galley_status copy(void* device, uint32_t queue, const galley_copy* copy, galley_error* error) noexcept {
-  return sdk::guard(error, [&] { of(device).copy(queue, *copy); });
+  return sdk::guard(error, [&] { of(device).copy(queue, sdk::read(copy)); });
 }
 galley_status record(void* device, uint32_t queue, uint32_t event, galley_error* error) noexcept {
   return sdk::guard(error, [&] { of(device).record(queue, event); });
@@ -61,8 +61,8 @@ galley_queue* queue_of(void* device, uint32_t queue) noexcept {
 }
 
 // 256 bytes are what cudaMalloc aligns to.
-constexpr galley_memory_class kMemories[] = {{sizeof(galley_memory_class), 1, kClassNames[0], 256, 0, 1, 0},
-                                             {sizeof(galley_memory_class), 1, kClassNames[1], 256, 1, 0, 0}};
+constexpr galley_memory_class kMemories[] = {{sizeof(galley_memory_class), 1, kClassNames[0], 256, GALLEY_MEMORY_COMPUTES},
+                                             {sizeof(galley_memory_class), 1, kClassNames[1], 256, GALLEY_MEMORY_HOST_ACCESS}};
 constexpr const galley_memory_class* kMemoryPointers[] = {&kMemories[0], &kMemories[1]};
 constexpr galley_queue_info kCompute = {sizeof(galley_queue_info), 1, GALLEY_QUEUE_COMPUTE, 0, 0};
 constexpr galley_queue_info kIn = {sizeof(galley_queue_info), 1, GALLEY_QUEUE_IN, 0, 0};

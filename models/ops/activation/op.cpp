@@ -82,7 +82,7 @@ void gradient(Backward& b) {
   b.d_inputs[0] = b.graph.node(op.c_str(), nullptr, {b.d_outputs[0], b.node.inputs[0]}, b.attrs(), {b.d_inputs[0]}, {b.adds(0)})[0];
 }
 
-constexpr uint32_t compute = GALLEY_OPERAND_COMPUTE, any = GALLEY_OPERAND_ANY_DTYPE;
+constexpr uint64_t compute = GALLEY_OPERAND_COMPUTE, any = GALLEY_OPERAND_ANY_DTYPE;
 
 Op& forward(Op& op) { return op.input("x", GALLEY_ROLE_ROWS, compute).output("y", GALLEY_ROLE_ROWS, any, 0).gradient<gradient>(); }
 Op& backward(Op& op) {

@@ -32,7 +32,7 @@ void add_gradient(Backward& b) {
   if (b.needs(1)) b.d_inputs[1] = multiple(b, 1, b.d_outputs[0], alpha_of(b));
 }
 
-constexpr uint32_t compute = GALLEY_OPERAND_COMPUTE, sum = GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_ANY_DTYPE;
+constexpr uint64_t compute = GALLEY_OPERAND_COMPUTE, sum = GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_ANY_DTYPE;
 
 Op add_op("add", "y = a + alpha · b");
 const bool add_added = add(add_op.input("a", GALLEY_ROLE_ROWS, compute)

@@ -190,7 +190,7 @@ Op attention_grad("attention_grad", "dq, dk, dv and dbias of attention from its 
 
 bool registered() {
   const auto operands = [](Op& op) -> Op& {
-    constexpr uint32_t optional = GALLEY_OPERAND_OPTIONAL, constant = GALLEY_OPERAND_NO_GRADIENT, compute = GALLEY_OPERAND_COMPUTE;
+    constexpr uint64_t optional = GALLEY_OPERAND_OPTIONAL, constant = GALLEY_OPERAND_NO_GRADIENT, compute = GALLEY_OPERAND_COMPUTE;
     return op.input("q", GALLEY_ROLE_WHOLE, compute)
         .input("k", GALLEY_ROLE_WHOLE, compute | optional)
         .input("v", GALLEY_ROLE_WHOLE, compute | optional)

@@ -29,7 +29,8 @@ void reference(const Node& n) {
 }
 
 Op checksum("checksum", "y = the checksum of x's bytes, its low and its high half; x U8, y I32 (2)");
-const bool added = add(checksum.input("x", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+const bool added = add(checksum.flags(GALLEY_OP_PRIVATE)
+                           .input("x", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
                            .output("y", GALLEY_ROLE_WHOLE)
                            .infer<shape>()
                            .reference<reference>()

@@ -46,7 +46,7 @@ void gradient(Backward& b) {
                                {b.d_inputs[0]}, {b.adds(0)})[0];
 }
 
-constexpr uint32_t a_row = GALLEY_OPERAND_SAME_ROWS | GALLEY_OPERAND_NO_GRADIENT;
+constexpr uint64_t a_row = GALLEY_OPERAND_SAME_ROWS | GALLEY_OPERAND_NO_GRADIENT;
 
 Op cross_entropy(
     "cross_entropy",

@@ -154,7 +154,7 @@ void dw_cost(const Node& n, galley_cost& out) {
 
 // ---- Tables ----
 
-constexpr uint32_t F = GALLEY_F32, B = GALLEY_BF16, H = GALLEY_F16, compute = GALLEY_OPERAND_COMPUTE, any = GALLEY_OPERAND_ANY_DTYPE;
+constexpr uint64_t F = GALLEY_F32, B = GALLEY_BF16, H = GALLEY_F16, compute = GALLEY_OPERAND_COMPUTE, any = GALLEY_OPERAND_ANY_DTYPE;
 
 // Shapes that no block divides, all ways to cut a product (cpu.cpp), and more rows than a piece of dW takes.
 Op linear("linear", "y = alpha·x·Wᵀ + b; x (…, K), W (N, K) or transposed (K, N), b (N), y (…, N)");

@@ -104,7 +104,7 @@ void cost(const Node& n, galley_cost& out) {
   out.flops = 2.0 * static_cast<double>(rows(n.in(0))) * static_cast<double>(columns(n.in(0))) * static_cast<double>(outputs(n));
 }
 
-constexpr uint32_t F = GALLEY_F32, B = GALLEY_BF16, H = GALLEY_F16, compute = GALLEY_OPERAND_COMPUTE, any = GALLEY_OPERAND_ANY_DTYPE;
+constexpr uint64_t F = GALLEY_F32, B = GALLEY_BF16, H = GALLEY_F16, compute = GALLEY_OPERAND_COMPUTE, any = GALLEY_OPERAND_ANY_DTYPE;
 
 // Numbers lie within ±1, so a threshold below that makes outliers: of most columns where there are many rows.
 Op linear_int8("linear_int8",

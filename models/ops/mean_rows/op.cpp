@@ -61,7 +61,7 @@ void backward_reference(const Node& n) {
   }
 }
 
-constexpr uint32_t any = GALLEY_OPERAND_ANY_DTYPE;
+constexpr uint64_t any = GALLEY_OPERAND_ANY_DTYPE;
 
 Op mean_rows("mean_rows", "y[b] = the mean of x[b, s] over s with mask[b, s] > 0, 0 without any; x (B, S, C), mask (B, S) I32, y (B, C)");
 const bool forward_added = add(mean_rows.input("x", GALLEY_ROLE_WHOLE, any)

@@ -56,7 +56,7 @@ void gradient(Backward& b) {
   }
 }
 
-constexpr uint32_t any = GALLEY_OPERAND_ANY_DTYPE, a_row = GALLEY_OPERAND_SAME_ROWS | GALLEY_OPERAND_NO_GRADIENT;
+constexpr uint64_t any = GALLEY_OPERAND_ANY_DTYPE, a_row = GALLEY_OPERAND_SAME_ROWS | GALLEY_OPERAND_NO_GRADIENT;
 
 Op layer_norm("layer_norm",
               "y = (x - mean(x)) / sqrt(var(x) + eps) * w + b over the last extent; x (…, C), w (C), b (C), y (…, C), mean (…), rstd (…)");

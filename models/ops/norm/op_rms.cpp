@@ -72,7 +72,7 @@ void gradient(Backward& b) {
     b.d_inputs[1] = b.graph.node("rms_norm_dw", nullptr, {dy, x, rstd}, Attrs().i("group", G), {b.d_inputs[1]}, {b.adds(1)})[0];
 }
 
-constexpr uint32_t any = GALLEY_OPERAND_ANY_DTYPE;
+constexpr uint64_t any = GALLEY_OPERAND_ANY_DTYPE;
 
 Op rms_norm(
     "rms_norm",

@@ -128,7 +128,8 @@ void table_reference(const Node& n) {
 Op rope_table("rope_table",
               "cos and sin of position · angle, times attention_factor, (positions, head_dim); type says how angles are stretched");
 const bool rope_table_added = add(
-    rope_table.output("table", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+    rope_table.flags(GALLEY_OP_PRIVATE)
+        .output("table", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
         .attr("positions", GALLEY_ATTR_I64, GALLEY_ATTR_REQUIRED, "rows of the table")
         .attr("head_dim", GALLEY_ATTR_I64, GALLEY_ATTR_REQUIRED, "elements of a head that turn: even")
         .string("type", "default", "how it is stretched to longer texts: default, linear, llama3, yarn, longrope or dynamic")

@@ -19,7 +19,7 @@ void reference(const Node& n) {
   for (int64_t i = 0; i < count(n.in(0)); ++i) y[i] = x[i] + static_cast<int32_t>(n.i("by", 0));
 }
 
-constexpr uint32_t a_row = GALLEY_OPERAND_SAME_ROWS | GALLEY_OPERAND_NO_GRADIENT;
+constexpr uint64_t a_row = GALLEY_OPERAND_SAME_ROWS | GALLEY_OPERAND_NO_GRADIENT;
 
 Op shift("shift", "y = x + by; x (…) I32, y like x");
 const bool added = add(shift.input("x", GALLEY_ROLE_ROWS, a_row)
@@ -54,7 +54,8 @@ Op shift_long("shift_long",
               "y = x + by where position x of the document's last token, row last_key of the same sequence, is longer_than or more; x, "
               "last_key (B, S) I32, y like x");
 const bool long_added =
-    add(shift_long.input("x", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+    add(shift_long.flags(GALLEY_OP_PRIVATE)
+            .input("x", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
             .input("last_key", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
             .output("y", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
             .integer("by", 0, "added to each")

@@ -43,7 +43,7 @@ void backward_reference(const Node& n) {
   }
 }
 
-constexpr uint32_t compute = GALLEY_OPERAND_COMPUTE, any = GALLEY_OPERAND_ANY_DTYPE;
+constexpr uint64_t compute = GALLEY_OPERAND_COMPUTE, any = GALLEY_OPERAND_ANY_DTYPE;
 constexpr const char* summary = "the most that |y| comes near to, above 0";
 Attrs with(double cap) { return Attrs().f("cap", cap); }
 

@@ -23,7 +23,7 @@ void scale_loss(const Node& n, void*) { *n.update<float>(0) *= static_cast<float
 void loss_begin(const Node& n, void*) { *n.write<double>(0) = 0; }
 
 void loss_seed(const Node& n, void*) {
-  const double scale = *n.read<float>(0), tokens = *n.read<float>(1);
+  const double scale = *n.read<float>(0), tokens = *n.read<double>(1);
   *n.write<float>(0) = static_cast<float>(tokens > 0 ? scale / tokens : 0);
   *n.write<float>(1) = static_cast<float>(1 / scale);
 }

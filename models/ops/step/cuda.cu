@@ -29,13 +29,13 @@ void scale_loss(const Node& n, void*, galley_queue* queue) {
 __global__ void begin_loss(double* loss) { *loss = 0; }
 void loss_begin(const Node& n, void*, galley_queue* queue) { launch(begin_loss, {1, 1}, queue, n.write<double>(0)); }
 
-__global__ void seed_loss(const float* loss_scale, const float* tokens, float* seed, float* factor) {
+__global__ void seed_loss(const float* loss_scale, const double* tokens, float* seed, float* factor) {
   const double scale = *loss_scale, count = *tokens;
   *seed = static_cast<float>(count > 0 ? scale / count : 0);
   *factor = static_cast<float>(1 / scale);
 }
 void loss_seed(const Node& n, void*, galley_queue* queue) {
-  launch(seed_loss, {1, 1}, queue, n.read<float>(0), n.read<float>(1), n.write<float>(0), n.write<float>(1));
+  launch(seed_loss, {1, 1}, queue, n.read<float>(0), n.read<double>(1), n.write<float>(0), n.write<float>(1));
 }
 
 /// Any number of options, a block of one thread each.

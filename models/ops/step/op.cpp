@@ -37,7 +37,8 @@ Op step_begin("step_begin",
               "applied_step = applied + 1, apply = 1, loss_scale = 1, random = (seed, attempted - 1, -rows, 0): before the first "
               "micro-batch");
 const bool begin_added =
-    add(step_begin.input("attempted", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+    add(step_begin.flags(GALLEY_OP_PRIVATE)
+            .input("attempted", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
             .input("applied", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
             .output("applied_step", GALLEY_ROLE_WHOLE)
             .output("apply", GALLEY_ROLE_WHOLE)
@@ -55,7 +56,8 @@ void scale_shape(const Node& n, Shapes&) {
 }
 void scale_reference(const Node& n) { *n.update<double>(0) *= n.f("factor", 1); }
 Op scale_loss("scale_loss", "loss_scale *= factor: gradients are the same numbers, rounded otherwise");
-const bool scale_added = add(scale_loss.input("loss_scale", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT)
+const bool scale_added = add(scale_loss.flags(GALLEY_OP_PRIVATE)
+                                 .input("loss_scale", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT)
                                  .attr("factor", GALLEY_ATTR_F64, GALLEY_ATTR_REQUIRED, "by which it is multiplied")
                                  .infer<scale_shape>()
                                  .reference<scale_reference>()
@@ -64,13 +66,14 @@ const bool scale_added = add(scale_loss.input("loss_scale", GALLEY_ROLE_WHOLE, G
 void loss_shape(const Node&, Shapes& out) { out.set(0, GALLEY_F64, {1}); }
 void loss_reference(const Node& n) { *n.write<double>(0) = 0; }
 Op loss_begin("loss_begin", "loss = 0");
-const bool loss_added = add(loss_begin.output("loss", GALLEY_ROLE_WHOLE).infer<loss_shape>().reference<loss_reference>().test("zero", {}));
+const bool loss_added = add(
+    loss_begin.flags(GALLEY_OP_PRIVATE).output("loss", GALLEY_ROLE_WHOLE).infer<loss_shape>().reference<loss_reference>().test("zero", {}));
 
 void seed_shape(const Node& n, Shapes& out) {
   single(n, 0, "loss_scale");
   single(n, 1, "tokens");
   in_f32(n, 0, "loss_scale");
-  in_f32(n, 1, "tokens");
+  if (n.in(1).dtype != GALLEY_F64) wrong(n, "tokens have to be F64");
   out.set(0, GALLEY_F32, {1});
   out.set(1, GALLEY_F32, {1});
 }
@@ -80,14 +83,15 @@ void seed_reference(const Node& n) {
   *n.write<double>(1) = 1 / scale;
 }
 Op loss_seed("loss_seed", "seed = loss_scale / tokens, 0 without tokens; factor = 1 / loss_scale");
-const bool seed_added = add(loss_seed.input("loss_scale", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+const bool seed_added = add(loss_seed.flags(GALLEY_OP_PRIVATE)
+                                .input("loss_scale", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
                                 .input("tokens", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
                                 .output("seed", GALLEY_ROLE_WHOLE)
                                 .output("factor", GALLEY_ROLE_WHOLE)
                                 .infer<seed_shape>()
                                 .reference<seed_reference>()
-                                .test("some", {{GALLEY_F32, {1}, 1, 70000}, {GALLEY_F32, {1}, 1, 5000}})
-                                .test("none", {{GALLEY_F32, {1}, 1, 70000}, {GALLEY_F32, {1}, 0, 0}}));
+                                .test("some", {{GALLEY_F32, {1}, 1, 70000}, {GALLEY_F64, {1}, 1, 5e9}})
+                                .test("none", {{GALLEY_F32, {1}, 1, 70000}, {GALLEY_F64, {1}, 0, 0}}));
 
 void scheduled_shape(const Node& n, Shapes& out) {
   integer64(n, 0, "step", 1);
@@ -103,7 +107,8 @@ Op scheduled("scheduled",
              "value = factor · values[step - first], the nearest of them beyond their ends; step, first I64 (1), values F64 (n), "
              "value F32 (1)");
 const bool scheduled_added =
-    add(scheduled.input("step", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+    add(scheduled.flags(GALLEY_OP_PRIVATE)
+            .input("step", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
             .input("first", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
             .input("values", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
             .output("value", GALLEY_ROLE_WHOLE)
@@ -118,7 +123,8 @@ const bool scheduled_added =
 void rows_shape(const Node& n, Shapes&) { integer64(n, 0, "random", 4); }
 void rows_reference(const Node& n) { n.update<int64_t>(0)[2] += n.i("rows", 0); }
 Op next_rows("next_rows", "random[2] += rows: the first row of the next micro-batch");
-const bool rows_added = add(next_rows.input("random", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT)
+const bool rows_added = add(next_rows.flags(GALLEY_OP_PRIVATE)
+                                .input("random", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT)
                                 .attr("rows", GALLEY_ATTR_I64, GALLEY_ATTR_REQUIRED, "of a micro-batch")
                                 .infer<rows_shape>()
                                 .reference<rows_reference>()
@@ -130,7 +136,8 @@ void end_shape(const Node& n, Shapes&) {
 }
 void end_reference(const Node& n) { *n.update<int64_t>(1) += *n.read<int32_t>(0) != 0; }
 Op step_end("step_end", "applied += 1 if apply is not 0");
-const bool end_added = add(step_end.input("apply", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+const bool end_added = add(step_end.flags(GALLEY_OP_PRIVATE)
+                               .input("apply", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
                                .input("applied", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT)
                                .infer<end_shape>()
                                .reference<end_reference>()

@@ -19,7 +19,8 @@ void sum_squares_reference(const Node& n) {
 }
 
 Op sum_squares("sum_squares", "y = Σ x², F64 (1)");
-const bool squares_added = add(sum_squares.input("x", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_ANY_DTYPE)
+const bool squares_added = add(sum_squares.flags(GALLEY_OP_PRIVATE)
+                                   .input("x", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_ANY_DTYPE)
                                    .output("y", GALLEY_ROLE_WHOLE)
                                    .infer<sum_squares_shape>()
                                    .reference<sum_squares_reference>()
@@ -62,7 +63,8 @@ Op norm_finish(
     "norm_finish",
     "norm = √(Σ sums) / scale, found_inf = 1 where Σ sums is not finite; scale F32 (1), sums F64 (1), norm F32 (1), found_inf I32 (1)");
 const bool norm_added =
-    add(norm_finish.input("scale", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+    add(norm_finish.flags(GALLEY_OP_PRIVATE)
+            .input("scale", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
             .input("sums", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_VARIADIC | GALLEY_OPERAND_NO_GRADIENT)
             .output("norm", GALLEY_ROLE_WHOLE)
             .output("found_inf", GALLEY_ROLE_WHOLE)

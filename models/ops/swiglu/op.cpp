@@ -94,7 +94,7 @@ void gradient(Backward& b) {
   if (up) b.d_inputs[1] = d[1];
 }
 
-constexpr uint32_t compute = GALLEY_OPERAND_COMPUTE, any = GALLEY_OPERAND_ANY_DTYPE, optional = GALLEY_OPERAND_OPTIONAL;
+constexpr uint64_t compute = GALLEY_OPERAND_COMPUTE, any = GALLEY_OPERAND_ANY_DTYPE, optional = GALLEY_OPERAND_OPTIONAL;
 constexpr const char* activations = "of the gate: silu, gelu, gelu_tanh, relu or sigmoid";
 Attrs with(const char* activation) { return Attrs().s("activation", activation); }
 

@@ -53,7 +53,7 @@ void gradient(Backward& b) {
   b.d_inputs[0] = b.graph.node("take_rows_grad", nullptr, {b.d_outputs[0], index}, attrs, {b.d_inputs[0]}, {b.adds(0)})[0];
 }
 
-constexpr uint32_t optional = GALLEY_OPERAND_OPTIONAL | GALLEY_OPERAND_NO_GRADIENT, any = GALLEY_OPERAND_ANY_DTYPE;
+constexpr uint64_t optional = GALLEY_OPERAND_OPTIONAL | GALLEY_OPERAND_NO_GRADIENT, any = GALLEY_OPERAND_ANY_DTYPE;
 
 Op take_rows("take_rows",
              "y[k] = row index[k] of x; x (…, C), index (n) I32, y (n, C); without index, y[b] = x[b, position]; x (B, S, C), y (B, C)");

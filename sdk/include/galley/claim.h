@@ -1,10 +1,9 @@
 /* galley.claim/1: a strategy that decides properties ("facets") of tensors, nodes or the run.
  *
- * The host asks every strategy once about every facet of every subject, after the subject has been made. It asks facet by facet, in the
- * order of the list below, which the numbers do not say; a claim can depend on earlier facets only. The host collects all claims on a
- * facet of a subject before it judges them, so the order of strategies in the recipe does not matter. A strong claim beats a weak one.
- * Equal values agree. Unequal values of equal strength are an error that names both strategies, both lines of the recipe and the
- * subject. */
+ * The host asks facet by facet, in the order of the list below, which the numbers do not say; a claim can depend on earlier facets only. For
+ * each facet it calls every strategy once, with all subjects that have been made and not been asked about, and then judges: so the order of
+ * strategies in the recipe does not matter. A strong claim beats a weak one. Equal values agree. Unequal values of equal strength are an
+ * error that names both strategies, both lines of the recipe and the subject. */
 #ifndef GALLEY_CLAIM_H
 #define GALLEY_CLAIM_H
 
@@ -25,13 +24,14 @@ extern "C" {
  *                                                   that are trained get there, GALLEY_WEIGHTS_…
  *   GRADIENT_DTYPE     gradient                     text: "f32" (default), "bf16", "f16"
  *   GRADIENT_LIFETIME  gradient                     number: GALLEY_GRADIENT_…
- *   UPDATE             parameter                    no value: the claimant updates it, with nodes that it builds in GALLEY_STAGE_STEP.
- *                                                   Two claims of equal strength never agree
+ *   UPDATE             parameter                    text: a label for tables of the plan ("adamw"), which decides nothing: the claimant
+ *                                                   updates the parameter, with nodes that it builds in GALLEY_STAGE_STEP. Two claims of
+ *                                                   equal strength never agree
  *   PLACEMENT          parameter, gradient, state   text: a memory class of the device; number, of a parameter: GALLEY_PLACEMENT_…
  *   WINDOW             run                          number: micro-batches per window; with text "tokens": tokens per window that count
  *                                                   in the loss; the host takes as many micro-batches as come closest
  * Gradients exist only after the backward graph has been built, states and the update's nodes after the update graph: the host asks about
- * them then, in the same order. */
+ * them then, in the same order, by calls of their own. */
 #define GALLEY_FACET_TRAINABLE 10u
 #define GALLEY_FACET_STORAGE 20u
 #define GALLEY_FACET_COMPUTE 30u
@@ -71,16 +71,15 @@ extern "C" {
 #define GALLEY_SUBJECT_NODE 4u
 #define GALLEY_SUBJECT_RUN 5u
 
-#define GALLEY_ABSTAIN 0u
 #define GALLEY_WEAK 1u
 #define GALLEY_STRONG 2u
 
-/* What the host asks about. Owned by the host, valid during the call. */
+/* A tensor, a node or the run. */
 typedef struct galley_subject {
   uint32_t size;
   uint32_t revision;
   uint32_t kind;
-  uint32_t facet;
+  uint32_t reserved;
   const char* name;
   const char* owner;       /* the strategy that made it; "" if it is the model's own */
   galley_tensor tensor;    /* 0 for nodes and the run */
@@ -92,28 +91,44 @@ typedef struct galley_subject {
 } galley_subject;
 #define GALLEY_SUBJECT_MIN_SIZE 64u
 
+/* What a strategy claims. The host copies what it points to. */
 typedef struct galley_claim_value {
   uint32_t size;
   uint32_t revision;
-  uint32_t strength;
+  uint32_t strength; /* GALLEY_WEAK or GALLEY_STRONG */
   uint32_t n_attrs;
   int64_t number;
-  const char* text;                /* must live as long as the instance; NULL: none */
-  const galley_attr* const* attrs; /* options of what `text` names; must live as long as the instance */
+  const char* text;                /* NULL: none */
+  const galley_attr* const* attrs; /* options of what `text` names */
 } galley_claim_value;
 #define GALLEY_CLAIM_VALUE_MIN_SIZE 32u
+
+/* What a call asks about. Owned by the host, valid during the call. */
+typedef struct galley_claim_call {
+  uint32_t size;
+  uint32_t revision;
+  uint32_t facet;
+  uint32_t reserved;
+  const galley_subject* const* subjects;
+  uint64_t n_subjects;
+  void* context; /* the host's: the first argument of `claim` */
+  /* Claims the facet of one of the subjects, counted from 0. Whom a strategy does not claim, it leaves to others; claiming one twice is an
+   * error. */
+  galley_status (*claim)(void* context, uint64_t subject, const galley_claim_value*, galley_error*);
+  uint64_t flags; /* none yet */
+} galley_claim_call;
+#define GALLEY_CLAIM_CALL_MIN_SIZE 48u
 
 typedef struct galley_claim {
   uint32_t size;
   uint32_t revision;
-  /* On entry, `out` is "abstain". The graph can be read but not changed. [plan-time] */
-  galley_status (*claim)(void* instance, const galley_graph_reader*, galley_graph*, const galley_subject*, galley_claim_value* out,
-                         galley_error*);
+  /* The graph can be read but not changed. A plugin leaves facets alone that it does not know. [plan-time] */
+  galley_status (*claim)(void* instance, const galley_graph_reader*, galley_graph*, const galley_claim_call*, galley_error*);
   uint64_t flags; /* none yet */
 } galley_claim;
 #define GALLEY_CLAIM_MIN_SIZE 16u
 
-/* End of draft 0.3. */
+/* End of draft 0.4. */
 
 #ifdef __cplusplus
 }

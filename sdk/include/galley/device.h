@@ -8,15 +8,19 @@
 extern "C" {
 #endif
 
+/* Flags of a memory class. */
+#define GALLEY_MEMORY_HOST_ACCESS 1ull /* the CPU may read and write it directly */
+#define GALLEY_MEMORY_COMPUTES 2ull    /* kernels may have operands here */
+
+#define GALLEY_MEMORY_KNOWN 3ull /* all of them */
+
 /* A kind of memory. Class 0 is where kernels compute; the host may be unable to touch it. */
 typedef struct galley_memory_class {
   uint32_t size;
   uint32_t revision;
-  const char* name;     /* "host", "device", "pinned" */
-  int64_t alignment;    /* of each tensor's first byte, a power of two; a range of rows need not be aligned */
-  uint32_t host_access; /* 1: the CPU may read and write it directly */
-  uint32_t computes;    /* 1: kernels may have operands here */
-  uint64_t flags;       /* none yet */
+  const char* name;  /* "host", "device", "pinned" */
+  int64_t alignment; /* of each tensor's first byte, a power of two; a range of rows need not be aligned */
+  uint64_t flags;    /* GALLEY_MEMORY_… */
 } galley_memory_class;
 #define GALLEY_MEMORY_CLASS_MIN_SIZE 32u
 
@@ -128,7 +132,7 @@ typedef struct galley_device {
 } galley_device;
 #define GALLEY_DEVICE_MIN_SIZE 136u /* up to `synchronize` */
 
-/* End of draft 0.3. */
+/* End of draft 0.4. */
 
 #ifdef __cplusplus
 }

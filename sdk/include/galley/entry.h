@@ -45,7 +45,6 @@ typedef struct galley_options {
   galley_status (*count)(const void* handle, const char* name, uint64_t* out);     /* length of a list; a single value is a list of one */
   galley_status (*string_at)(const void* handle, const char* name, uint64_t index, const char** out);
   galley_status (*number_at)(const void* handle, const char* name, uint64_t index, double* out);
-  galley_status (*integer_at)(const void* handle, const char* name, uint64_t index, int64_t* out);
   /* The options in an entry of a list of tables; NULL: there is no such entry. Valid as long as this table. */
   const struct galley_options* (*table_at)(const void* handle, const char* name, uint64_t index);
 } galley_options;
@@ -70,7 +69,7 @@ typedef struct galley_strategy {
 typedef struct galley_entry {
   uint32_t size;
   uint32_t revision;
-  uint32_t abi_major;
+  uint32_t abi_major; /* the version that it needs, as in the manifest; see abi.h */
   uint32_t abi_minor;
   const char* id; /* as in the manifest */
   const char* version;
@@ -92,12 +91,15 @@ typedef struct galley_entry {
   /* Returns what else the plugin has, by id; NULL for an id that it does not know. No function: it has nothing else. No id is defined yet.
    * [thread-safe] */
   const void* (*get)(const char* id);
+  /* Called once at the end of the process, after the last device is closed and every kernel released, and not if the process is killed. For a
+   * plugin that has threads or files of its own. NULL: none. [main-thread] */
+  void (*close)(void);
 } galley_entry;
 #define GALLEY_ENTRY_MIN_SIZE 112u
 
 #define GALLEY_ENTRY_SYMBOL "galley_entry_v1"
 
-/* End of draft 0.3. */
+/* End of draft 0.4. */
 
 #ifdef __cplusplus
 }

@@ -45,7 +45,10 @@ typedef struct galley_component {
  * that dtype, the unpack op gives the component. */
 #define GALLEY_FORMAT_ROUNDED 4ull
 
-#define GALLEY_FORMAT_KNOWN 7ull /* all of them */
+#define GALLEY_FORMAT_EXACT 8ull      /* unpack(pack(x)) is x rounded once, and packing it again changes nothing */
+#define GALLEY_FORMAT_TRAINABLE 16ull /* an update may unpack, step and pack; without it, the format is for frozen tensors only */
+
+#define GALLEY_FORMAT_KNOWN 31ull /* all of them */
 
 typedef struct galley_format {
   uint32_t size;
@@ -59,8 +62,6 @@ typedef struct galley_format {
   const char* pack_op;
   /* Inputs: the components; output: the tensor, with GALLEY_OPERAND_ANY_DTYPE, in the dtype that the attribute "dtype" names. */
   const char* unpack_op;
-  uint32_t exact;     /* 1: unpack(pack(x)) is x rounded once, and packing it again changes nothing */
-  uint32_t trainable; /* 1: an update may unpack, step and pack; 0: for frozen tensors only */
   /* Fills out[0] … out[*n - 1] for a tensor of this shape; there is room for GALLEY_MAX_COMPONENTS. `attrs` are the options of the claim
    * (block size, double quantization); the pack and unpack nodes have the same attributes, so both ops declare them. Returns
    * GALLEY_INVALID for an option that it does not know. [thread-safe] [plan-time] */
@@ -70,7 +71,7 @@ typedef struct galley_format {
 } galley_format;
 #define GALLEY_FORMAT_MIN_SIZE 56u
 
-/* End of draft 0.3. */
+/* End of draft 0.4. */
 
 #ifdef __cplusplus
 }

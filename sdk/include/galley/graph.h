@@ -23,7 +23,7 @@ typedef uint64_t galley_node;
 #define GALLEY_KIND_TRANSIENT 5u /* lives from its producer to its last reader */
 #define GALLEY_KIND_INPUT 6u     /* filled by the loader for each micro-batch */
 #define GALLEY_KIND_SCALAR 7u    /* part of the block of step scalars */
-#define GALLEY_KIND_FILE 8u      /* in GALLEY_SEGMENT_LOAD: what a file holds; lives from its read to its last reader */
+#define GALLEY_KIND_FILE 8u      /* while loading: what a file holds; lives from its read to its last reader */
 
 /* Flags of a tensor. */
 #define GALLEY_TENSOR_NO_DECAY 1ull      /* a norm's weight or a bias: not decayed by default */
@@ -48,7 +48,7 @@ typedef uint64_t galley_node;
  * used. GALLEY_KIND_FILE has a `source_name`, and with `source` NULL lies in the model's own files; floating-point numbers may have
  * another dtype there.
  *
- * Where neither says enough, nodes of GALLEY_SEGMENT_LOAD make the first value: see begin_as.
+ * Where neither says enough, nodes of the load part make the first value: see begin_as in rewrite.h.
  *
  * `file` and `file_name` say where the tensor is saved, relative to the run directory ("adapter/adapter_model.safetensors"). The file lies
  * in "model", in "adapter" or in a folder of the plugin's own and ends in ".safetensors"; a name occurs once in it. NULL: a parameter is
@@ -132,12 +132,12 @@ typedef struct galley_node_info {
 #define GALLEY_NODE_INFO_MIN_SIZE 72u
 
 /* Step scalars. Each has one element unless it says otherwise; see galley_graph_verbs.scalar. The host writes the first two; the others
- * are written by nodes, the host's own and strategies', in GALLEY_SEGMENT_WINDOW and in the update. */
+ * are written by nodes, the host's own and strategies', in the window part (rewrite.h) and in the update. */
 #define GALLEY_SCALAR_ATTEMPTED_STEP 1u /* I64, from 1; data and random numbers follow it */
-#define GALLEY_SCALAR_WINDOW_TOKENS 5u  /* F32, number of valid tokens in the window */
+#define GALLEY_SCALAR_WINDOW_TOKENS 5u  /* F64, number of valid tokens in the window */
 #define GALLEY_SCALAR_APPLIED_STEP 2u   /* I64, from 1: the number of this step if it is applied */
 #define GALLEY_SCALAR_APPLY 3u          /* I32, 1; 0: the step is skipped. Every node that writes a parameter or a state reads it */
-#define GALLEY_SCALAR_LOSS_SCALE 4u     /* F32, 1 unless a node of GALLEY_SEGMENT_WINDOW writes it */
+#define GALLEY_SCALAR_LOSS_SCALE 4u     /* F32, 1 unless a node of the window part writes it */
 #define GALLEY_SCALAR_LOSS_SEED 6u      /* F32, loss scale / valid tokens; 0 if there are none */
 #define GALLEY_SCALAR_GRADIENT_NORM 7u  /* F32, global L2 norm of the unscaled gradients, before clipping */
 #define GALLEY_SCALAR_GRADIENT_FACTOR \
@@ -146,21 +146,9 @@ typedef struct galley_node_info {
 #define GALLEY_SCALAR_RANDOM 10u   /* I64[4]: seed, window, first row of the micro-batch in the window, 0 */
 #define GALLEY_SCALAR_LOSS 11u     /* F64, sum of the window's losses, not yet divided by its tokens */
 
-/* The parts of a run that strategies may change. */
-#define GALLEY_SEGMENT_MODEL 1u  /* the forward graph, before anything is claimed */
-#define GALLEY_SEGMENT_EXPORT 2u /* runs when the model is saved at the end; its inputs are parameters */
-#define GALLEY_SEGMENT_WINDOW 3u /* runs once before the first micro-batch of a window */
-#define GALLEY_SEGMENT_LOAD 4u   /* runs when the run begins; what it is made from are files and first values: see begin_as */
-/* Behind EXPORT, where the user wants one model (`galley export --merge`): a strategy that has tensors of its own merges them into the
- * model's by export_as, and calls export_model(GALLEY_EXPORT_MODEL). */
-#define GALLEY_SEGMENT_MERGE 5u
-
-#define GALLEY_BEGIN_NUMBERS 0xFFFFFFFFu /* see begin_as */
-
-/* What saving at the end writes. */
-#define GALLEY_EXPORT_OWN 0u   /* tensors with a file of their own (an adapter), without the model */
-#define GALLEY_EXPORT_BOTH 1u  /* both */
-#define GALLEY_EXPORT_MODEL 2u /* the model only: everything else has been merged into it */
+/* Whose nodes node_next iterates over. */
+#define GALLEY_NODES_BUILT 0u /* of what is being built now */
+#define GALLEY_NODES_MODEL 1u /* of the model's forward graph */
 
 #define GALLEY_RUN_TRAINS 1ull /* updates are part of the program: not for sampling, evaluation, export or gradients alone */
 
@@ -193,16 +181,19 @@ typedef struct galley_graph_reader {
   galley_status (*node_get)(galley_graph*, galley_node, galley_node_info* out, galley_error*);
   /* Iterates over tensors in the order in which they were made: next(0) is the first; after the last comes 0. */
   galley_tensor (*tensor_next)(galley_graph*, galley_tensor);
-  /* Iterates over nodes in order, in the same way: of GALLEY_SEGMENT_MODEL, or of the graph that is being built (`segment` 0). */
-  galley_node (*node_next)(galley_graph*, uint32_t segment, galley_node);
+  /* Iterates over nodes in order, in the same way. `of`: GALLEY_NODES_…. */
+  galley_node (*node_next)(galley_graph*, uint32_t of, galley_node);
   /* Describes the run: a claim may depend on the target's memory classes, a schedule on the number of steps. */
   galley_status (*run)(galley_graph*, galley_run_info* out, galley_error*);
   /* Hands out a key of the model's config.json, as JSON text that lives as long as the graph. `json` is NULL if there is no such key. */
-  galley_status (*config)(galley_graph*, const char* key, const char** json, galley_error*);
+  galley_status (*config_get)(galley_graph*, const char* key, const char** json, galley_error*);
+  /* Hands out what the calling strategy has written into a file by `document`, which lives until it writes that again; NULL: nothing. */
+  galley_status (*document_get)(galley_graph*, const char* file, const char** text, galley_error*);
 } galley_graph_reader;
 #define GALLEY_GRAPH_READER_MIN_SIZE 40u
 
-/* Functions that change a graph. A verb returns GALLEY_UNSUPPORTED if the host does not implement it. */
+/* Functions that change a graph: what every phase of building has. A phase's own verbs are in a table of its own, beside this one: those of
+ * rewrites in rewrite.h, those of updates in update.h. A verb returns GALLEY_UNSUPPORTED if the host does not implement it. */
 typedef struct galley_graph_verbs {
   uint32_t size;
   uint32_t revision;
@@ -211,72 +202,15 @@ typedef struct galley_graph_verbs {
   /* `outputs` has desc->n_outputs entries. On entry: the tensor to write, or 0 to make a transient by the op's shape rule. On return: the
    * tensors. */
   galley_status (*node_make)(galley_graph*, const galley_node_desc*, galley_tensor* outputs, galley_error*);
-  /* Makes every existing reader of `from` read `to` instead, except the nodes that compute `to`. Nodes of GALLEY_SEGMENT_MODEL that nobody
-   * reads any more are gone when the strategy's rewrite returns; a parameter that only they have read is neither trained nor kept, unless
-   * it is saved. */
-  galley_status (*replace)(galley_graph*, galley_tensor from, galley_tensor to, galley_error*);
-  /* Makes one input of a node of the graph that is being built read `to`, of the same shape and dtype, which must not be made from what the
-   * node writes. What nobody reads any more is gone, as behind `replace`. */
-  galley_status (*set_input)(galley_graph*, galley_node, uint32_t input, galley_tensor to, galley_error*);
   /* Returns one of the step scalars: GALLEY_SCALAR_…. */
   galley_status (*scalar)(galley_graph*, uint32_t which, galley_tensor* out, galley_error*);
   /* Returns an option of the calling strategy as an F32 scalar that follows its schedule by applied step. The option may also be a plain
    * number. */
   galley_status (*option)(galley_graph*, const char* name, galley_tensor* out, galley_error*);
-  /* Returns the same for an option that is the learning rate of `parameter`, multiplied by all factors that `scale_rate` set for it. */
-  galley_status (*rate)(galley_graph*, const char* name, galley_tensor parameter, galley_tensor* out, galley_error*);
-  /* Multiplies the learning rate of a parameter by a finite `factor` >= 0, whatever optimizer it has (layer-wise decay). Factors of several
-   * strategies multiply. While rewriting GALLEY_SEGMENT_MODEL, or later, until the parameter's optimizer asks for its rate. */
-  galley_status (*scale_rate)(galley_graph*, galley_tensor parameter, double factor, galley_error*);
-  /* Reports a metric of each step. `tensor` is F32 or F64 and has one element; its value after the update is reported. `name` is the key in
-   * metrics.jsonl. */
-  galley_status (*report)(galley_graph*, galley_tensor tensor, const char* name, galley_error*);
-  /* While building an update, with GALLEY_PURPOSE_EVAL (with GALLEY_PURPOSE_TRAIN it changes nothing). Validation, `galley eval`, sampling
-   * and export read `value` instead of the parameter: a state, or the output of a node that was made for GALLEY_PURPOSE_EVAL, of the
-   * parameter's shape and dtype. `export_as` goes before it. */
-  galley_status (*eval_as)(galley_graph*, galley_tensor parameter, galley_tensor value, galley_error*);
-  /* While building GALLEY_SEGMENT_LOAD. The parameter or state begins as `value`: a GALLEY_KIND_FILE, or the output of a node. `component`
-   * is GALLEY_BEGIN_NUMBERS, and `value` has the shape and dtype of the tensor; or the index of a component of its format, and `value` has
-   * the shape and dtype of that, and every component gets a value in this way. Nodes that read the tensor itself in this segment read what
-   * its file or initializer says; where nothing does, its file is not read. */
-  galley_status (*begin_as)(galley_graph*, galley_tensor tensor, uint32_t component, galley_tensor value, galley_error*);
-  /* While exporting. Writes a text file beside the tensors: adapter_config.json. It lies in a folder into which tensors are saved. A second
-   * text for the same file by the same strategy takes the place of the first. */
-  galley_status (*document)(galley_graph*, const char* file, const char* text, galley_error*);
-  /* While exporting. Saves `value` under the parameter's name instead of the parameter itself (merging). It has the parameter's shape,
-   * unless the parameter is saved in a file of its own, of which only the strategy knows what it holds. */
-  galley_status (*export_as)(galley_graph*, galley_tensor parameter, galley_tensor value, galley_error*);
-  /* While exporting. Saves the stored components of the parameter instead of its numbers, unless something has been merged into the model
-   * (GALLEY_EXPORT_MODEL): a merged model is saved as numbers, without what export_tensor adds by a plain name, and without the keys of
-   * config.json that the strategy's manifest lists. */
-  galley_status (*export_stored)(galley_graph*, galley_tensor parameter, galley_error*);
-  /* While exporting. One of GALLEY_EXPORT_…; if never called, GALLEY_EXPORT_BOTH. Of what several strategies say, the highest holds. */
-  galley_status (*export_model)(galley_graph*, uint32_t what, galley_error*);
-  /* While exporting. Sets a key of config.json; `json` is its value as JSON text. */
-  galley_status (*config)(galley_graph*, const char* key, const char* json, galley_error*);
-  /* Ignores tensors of source files whose names match the pattern ('*' matches any characters). Any other tensor that nobody reads is an
-   * error. */
-  galley_status (*ignore)(galley_graph*, const char* pattern, galley_error*);
-  /* While building an update. Ends the run after a step in which `flag`, an I32 tensor of one element, is not 0 after the update. The run's
-   * error says "step N: " and `cause`, and then `hint`, which may be NULL. */
-  galley_status (*stop_if)(galley_graph*, galley_tensor flag, const char* cause, const char* hint, galley_error*);
-  /* While exporting. Hands out component `index` of the format in which a parameter is stored, as a tensor that nodes can read. */
-  galley_status (*component)(galley_graph*, galley_tensor parameter, uint32_t index, galley_tensor* out, galley_error*);
-  /* While exporting. Saves a tensor beside the model's, in their file, where the model is saved: what others need to read a format. It
-   * keeps its dtype. A name "FILE:NAME", of a file into which parameters are saved ("model/model.safetensors:lm_head.weight"), puts it
-   * there where that file is written, also of a merged model, and in the dtype of its numbers. */
-  galley_status (*export_tensor)(galley_graph*, const char* name, galley_tensor value, galley_error*);
-  /* While building GALLEY_SEGMENT_LOAD. Hands out what is left of `value` when it is stored in the format of a parameter of its shape and
-   * dtype: packed, and unpacked again (LoftQ). What the parameter begins as in numbers is packed in the same way. */
-  galley_status (*pack_and_unpack)(galley_graph*, galley_tensor parameter, galley_tensor value, galley_tensor* out, galley_error*);
-  /* While building an update. Ends the run as done after a step in which `flag`, an I32 tensor of one element, is not 0 after the update:
-   * as after the last step of the recipe it is validated, saved and exported, and the exit code is 0. `reason` is shown. Beside it steps do
-   * not overlap. `stop_if` says that something has failed, this that nothing is left to do. */
-  galley_status (*end_if)(galley_graph*, galley_tensor flag, const char* reason, galley_error*);
 } galley_graph_verbs;
-#define GALLEY_GRAPH_VERBS_MIN_SIZE 160u
+#define GALLEY_GRAPH_VERBS_MIN_SIZE 48u
 
-/* End of draft 0.3. */
+/* End of draft 0.4. */
 
 #ifdef __cplusplus
 }

@@ -34,7 +34,7 @@ typedef struct galley_peak {
   double flops;   /* operations per second */
   uint64_t flags; /* none yet */
 } galley_peak;
-#define GALLEY_PEAK_MIN_SIZE 24u
+#define GALLEY_PEAK_MIN_SIZE 32u
 
 /* A memory class of the target, in the device's order. */
 typedef struct galley_target_memory {
@@ -46,7 +46,7 @@ typedef struct galley_target_memory {
   double out_bandwidth; /* bytes per second from class 0 to here */
   uint64_t flags;       /* none yet */
 } galley_target_memory;
-#define GALLEY_TARGET_MEMORY_MIN_SIZE 40u
+#define GALLEY_TARGET_MEMORY_MIN_SIZE 48u
 
 /* A library that kernels may call, with its version: "cublaslt" "13.0.2". */
 typedef struct galley_library {
@@ -56,10 +56,12 @@ typedef struct galley_library {
   const char* version;
   uint64_t flags; /* none yet */
 } galley_library;
-#define GALLEY_LIBRARY_MIN_SIZE 24u
+#define GALLEY_LIBRARY_MIN_SIZE 32u
 
 /* Flags of a target. */
 #define GALLEY_TARGET_MAY_VARY 1ull /* kernels may have other bytes in another run: the recipe says deterministic = false */
+
+#define GALLEY_TARGET_KNOWN 1ull /* all of them */
 
 /* The machine for which a plan is made. */
 typedef struct galley_target {
@@ -77,9 +79,20 @@ typedef struct galley_target {
   uint32_t n_libraries;
   uint32_t reserved;
   uint64_t flags;
-  int64_t shared_memory; /* bytes of fast memory that the threads of a block can share; 0: there is none, or it is not known */
 } galley_target;
-#define GALLEY_TARGET_MIN_SIZE 80u
+#define GALLEY_TARGET_MIN_SIZE 88u
+
+/* Whether all of a target is understood: galley_understood. */
+static inline int galley_target_understood(const galley_target* t) {
+  if (!galley_understood(t, t->flags, GALLEY_TARGET_KNOWN)) return 0;
+  for (uint32_t i = 0; i < t->n_peaks; ++i)
+    if (!galley_understood(t->peaks[i], t->peaks[i]->flags, 0)) return 0;
+  for (uint32_t i = 0; i < t->n_memories; ++i)
+    if (!galley_understood(t->memories[i], t->memories[i]->flags, 0)) return 0;
+  for (uint32_t i = 0; i < t->n_libraries; ++i)
+    if (!galley_understood(t->libraries[i], t->libraries[i]->flags, 0)) return 0;
+  return 1;
+}
 
 /* Flags of a plan. */
 #define GALLEY_PLAN_NOT_CAPTURABLE 1ull /* `enqueue` makes calls that cannot be captured */
@@ -123,12 +136,28 @@ typedef struct galley_kernel_setup {
   int64_t workspace_bytes;
   void* constants;
   int64_t constants_bytes;
-  void* device;        /* the device's handle, as its `open` returned it */
   galley_queue* queue; /* for filling the constants; NULL if the device has no queues of its own */
   /* NULL unless the recipe says tune = true. Then a kernel may measure: until `prepare` returns, its operands hold nothing yet. */
   const galley_choices* choices;
 } galley_kernel_setup;
 #define GALLEY_KERNEL_SETUP_MIN_SIZE 48u
+
+/* What a kernel knows of an op: of each input and output up to these numbers, and of these attributes, what they mean. The host offers it no
+ * node that has more: an input or an output behind them, or another attribute, but one that is what its rule says for a node without it, or
+ * that a rule with GALLEY_ATTR_ADVICE declares, or that every op has ("dtype", "stream", "seed"). So an op may grow without kernels that
+ * would compute something else. */
+typedef struct galley_known_op {
+  uint32_t size;
+  uint32_t revision;
+  const char* op; /* a link of the kernel's `op` */
+  const char* const* attrs;
+  uint32_t n_attrs;
+  uint32_t n_inputs;
+  uint32_t n_outputs;
+  uint32_t reserved;
+  uint64_t flags; /* none yet */
+} galley_known_op;
+#define GALLEY_KNOWN_OP_MIN_SIZE 48u
 
 /* Flags of a kernel. */
 #define GALLEY_KERNEL_FORMATS 1ull /* reads galley_operand.format: operands in a format are passed as they are stored */
@@ -158,10 +187,15 @@ typedef struct galley_kernel {
   /* Frees `state`. [main-thread] */
   void (*release)(void* state);
   uint64_t flags;
+  /* What it knows of each op that it computes and that is not its own plugin's: without it, it is refused. Its own plugin's ops it knows, as
+   * it is built with them. The C++ wrapper fills this in for the ops that come with Galley (galley/cpp/known.hpp). */
+  const galley_known_op* const* knows;
+  uint32_t n_knows;
+  uint32_t reserved;
 } galley_kernel;
-#define GALLEY_KERNEL_MIN_SIZE 72u
+#define GALLEY_KERNEL_MIN_SIZE 72u /* up to `release` */
 
-/* End of draft 0.3. */
+/* End of draft 0.4. */
 
 #ifdef __cplusplus
 }

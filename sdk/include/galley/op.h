@@ -9,25 +9,27 @@
 extern "C" {
 #endif
 
-/* How an operand relates to rows (all extents except the last, flattened). The host uses these roles to compute head and loss in chunks of
- * rows. */
+/* How an operand relates to rows (all extents except the last, flattened). A promise: computed for any contiguous rows of its ROWS operands,
+ * with WHOLE ones given whole and REDUCED ones added up over the parts, an op gives the numbers that it gives for all rows at once. Whatever
+ * cuts a node relies on it: chunks of head and loss, pieces of an update, shards. Roles say which operands are cut alike; the grain of an
+ * update op says how finely. */
 #define GALLEY_ROLE_WHOLE 0u   /* not split: a weight, a scalar, or any operand of an op that mixes rows */
 #define GALLEY_ROLE_ROWS 1u    /* row i of this operand belongs to row i of all others with this role */
 #define GALLEY_ROLE_REDUCED 2u /* an output that is a sum over rows: chunks accumulate into it */
 
 /* Flags of an operand rule. */
-#define GALLEY_OPERAND_OPTIONAL 1u
-#define GALLEY_OPERAND_INOUT 2u        /* an input that the node updates in place: a parameter, a state */
-#define GALLEY_OPERAND_ACCUMULATES 4u  /* an output that kernels can accumulate into */
-#define GALLEY_OPERAND_VARIADIC 8u     /* the last input may occur any number of times */
-#define GALLEY_OPERAND_NO_GRADIENT 16u /* never differentiated: ids, scalars */
-#define GALLEY_OPERAND_SAME_ROWS 32u   /* all extents count as rows, the last one too: one value per row (labels, loss weights) */
+#define GALLEY_OPERAND_OPTIONAL 1ull
+#define GALLEY_OPERAND_INOUT 2ull        /* an input that the node updates in place: a parameter, a state */
+#define GALLEY_OPERAND_ACCUMULATES 4ull  /* an output that kernels can accumulate into */
+#define GALLEY_OPERAND_VARIADIC 8ull     /* the last input may occur any number of times */
+#define GALLEY_OPERAND_NO_GRADIENT 16ull /* never differentiated: ids, scalars */
+#define GALLEY_OPERAND_SAME_ROWS 32ull   /* all extents count as rows, the last one too: one value per row (labels, loss weights) */
 
 /* Which dtype an operand that holds floating-point numbers has; see "Dtypes" below. */
-#define GALLEY_OPERAND_COMPUTE 64u    /* an input that is read in the node's compute dtype */
-#define GALLEY_OPERAND_ANY_DTYPE 128u /* an input that is read, or an output that is written, in F32, BF16 or F16 */
+#define GALLEY_OPERAND_COMPUTE 64ull    /* an input that is read in the node's compute dtype */
+#define GALLEY_OPERAND_ANY_DTYPE 128ull /* an input that is read, or an output that is written, in F32, BF16 or F16 */
 
-#define GALLEY_OPERAND_KNOWN 255u /* all of them */
+#define GALLEY_OPERAND_KNOWN 255ull /* all of them */
 
 /* Dtypes. Every node computes in a dtype: what the claim on its facet COMPUTE says, or F32; a node of backward in that of the forward node
  * it belongs to. In a 16-bit dtype, sums are F32 all the same. The host puts casts where it is needed:
@@ -46,9 +48,8 @@ typedef struct galley_operand_rule {
   uint32_t revision;
   const char* name;
   uint32_t role;
-  uint32_t flags;
   int32_t alias; /* of an output: the input, counted from 0, whose buffer it may reuse if that input is no longer needed; -1: none */
-  uint32_t reserved;
+  uint64_t flags;
   const char* summary; /* describes the operand and its shape: "x (…, K)"; may be NULL */
 } galley_operand_rule;
 #define GALLEY_OPERAND_RULE_MIN_SIZE 32u
@@ -60,6 +61,10 @@ typedef struct galley_operand_rule {
 /* A hint: for a node with this attribute, the gradient rule leaves out a part of the derivative, as the attribute says. So finite differences
  * of the reference do not measure its gradient. */
 #define GALLEY_ATTR_STOPS (1ull << 32)
+
+/* A hint: a kernel that does not know the attribute may leave it out of account. Others are offered to kernels that know them only, see
+ * galley_known_op in kernel.h. */
+#define GALLEY_ATTR_ADVICE (1ull << 33)
 
 #define GALLEY_ATTR_RULE_KNOWN 3ull /* all that have to be understood */
 
@@ -94,9 +99,15 @@ typedef struct galley_attr_rule {
  * do not measure the gradient. */
 #define GALLEY_OP_ROUNDS (1ull << 32)
 
-#define GALLEY_OP_KNOWN 63ull /* all that have to be understood */
+/* No contract: only its own plugin and the host make nodes of it, and only its own plugin has kernels for it. It may change with each
+ * version, as nobody else relies on it. */
+#define GALLEY_OP_PRIVATE 64ull
 
-/* Grain of an update op: the smallest part that can be computed by itself. */
+#define GALLEY_OP_KNOWN 127ull /* all that have to be understood */
+
+/* Grain of an update op: the smallest part of its ROWS operands that can be computed by itself. With ELEMENT and BLOCK a part is a range of
+ * the numbers in a row, whatever their shape. NONE: the op says nothing, and is not cut. TENSOR: it needs all numbers of the tensor at once,
+ * so that one owner computes it. */
 #define GALLEY_GRAIN_NONE 0u
 #define GALLEY_GRAIN_ELEMENT 1u
 #define GALLEY_GRAIN_BLOCK 2u /* of `grain_block` elements */
@@ -154,8 +165,12 @@ typedef struct galley_gradient_call {
 /* An op. All functions are [thread-safe] [plan-time].
  *
  * An op is a contract: nodes of other plugins name it and give it operands in this order, and kernels of other plugins compute it. What is
- * written here changes by appending optional inputs, outputs and attributes that leave the meaning of a node without them as it was. Any
- * other contract is another op: the second one of "linear" is called "linear/2". */
+ * written here changes by appending optional inputs, outputs and attributes that leave the meaning of a node without them as it was, and
+ * kernels say up to which of them they know it (galley_known_op). Any other contract is another op: the second one of "linear" is called
+ * "linear/2". An op with GALLEY_OP_PRIVATE is none.
+ *
+ * Names of ops, formats, kernels and devices consist of a-z, 0-9 and "._-/", and no two plugins have one in common. Names without a dot are
+ * Galley's own; others begin with the plugin's id, or a domain: "example.signsgd_step". */
 typedef struct galley_op {
   uint32_t size;
   uint32_t revision;
@@ -188,7 +203,7 @@ typedef struct galley_op {
 } galley_op;
 #define GALLEY_OP_MIN_SIZE 112u /* up to `infer` */
 
-/* End of draft 0.3. */
+/* End of draft 0.4. */
 
 #ifdef __cplusplus
 }

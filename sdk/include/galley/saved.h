@@ -8,6 +8,7 @@
 #define GALLEY_SAVED_H
 
 #include "galley/kernel.h"
+#include "galley/op.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -19,17 +20,18 @@ extern "C" {
 #define GALLEY_KEEP 0u
 /* Backward recomputes it once, before the first node that reads it, and holds it until the last one has. */
 #define GALLEY_RECOMPUTE 1u
-#define GALLEY_OFFLOAD 2u
 /* Backward recomputes it for each block that needs it, and drops it where the block ends. Where n blocks lie between two kept tensors, this
  * holds one block's tensors at a time instead of n blocks', and recomputes the first of these blocks n times. */
 #define GALLEY_RECOMPUTE_EACH 3u
 /* Offload to memory class `memory` of the device, which must not be 0. Forward copies it out when it is made. Backward copies it back for
  * each block that needs it, and drops it where the block ends. */
-#define GALLEY_OFFLOAD_TO(memory) (GALLEY_OFFLOAD | (uint32_t)(memory) << 8)
+#define GALLEY_OFFLOAD_TO(memory) (2u | (uint32_t)(memory) << 8)
 
-#define GALLEY_SAVED_BLOCK_INPUT 1u  /* the hidden state that enters a block */
-#define GALLEY_SAVED_RECOMPUTABLE 2u /* it can be recomputed */
-#define GALLEY_SAVED_OFFLOADABLE 4u  /* it can be offloaded to another memory class of the device and brought back */
+#define GALLEY_SAVED_BLOCK_INPUT 1ull  /* the hidden state that enters a block */
+#define GALLEY_SAVED_RECOMPUTABLE 2ull /* it can be recomputed */
+#define GALLEY_SAVED_OFFLOADABLE 4ull  /* it can be offloaded to another memory class of the device and brought back */
+
+#define GALLEY_SAVED_KNOWN 7ull /* all of them */
 
 /* A saved tensor: one that backward reads, or the input of a block. An input that backward does not read is there to recompute from; if
  * nothing is recomputed from it, keeping it takes no memory. Items are in the order in which forward makes them. */
@@ -44,9 +46,7 @@ typedef struct galley_saved_item {
    * recomputed for another item. */
   double flops;
   double recompute_seconds;
-  double offload_seconds; /* for both directions, to the class where this takes the least time */
-  uint32_t flags;
-  uint32_t n_parents;
+  uint64_t flags;          /* GALLEY_SAVED_… */
   const uint64_t* parents; /* indices of the saved items that recomputation of this one reads; ascending, all smaller than its own */
   /* By memory class of the target, n_memories entries: seconds to offload it there, for both directions; 0: it cannot be offloaded. */
   const double* offload_seconds_to;
@@ -54,8 +54,12 @@ typedef struct galley_saved_item {
   const uint32_t* accepted;
   uint32_t n_memories;
   uint32_t n_accepted;
+  uint32_t n_parents;
+  uint32_t reserved;
+  const char* op;    /* of the node that makes it; "": it is an input */
+  uint64_t op_flags; /* GALLEY_OP_… of that op */
 } galley_saved_item;
-#define GALLEY_SAVED_ITEM_MIN_SIZE 64u
+#define GALLEY_SAVED_ITEM_MIN_SIZE 112u
 
 typedef struct galley_saved_set {
   uint32_t size;
@@ -68,7 +72,17 @@ typedef struct galley_saved_set {
   galley_status (*peak)(void* context, const uint32_t* choices, uint32_t memory, int64_t* out, galley_error*);
   const galley_target* target;
 } galley_saved_set;
-#define GALLEY_SAVED_SET_MIN_SIZE 48u
+#define GALLEY_SAVED_SET_MIN_SIZE 56u
+
+/* Whether all of a set is understood: galley_understood. */
+static inline int galley_saved_set_understood(const galley_saved_set* set) {
+  if (!galley_understood(set, 0, 0)) return 0;
+  for (uint64_t i = 0; i < set->n_items; ++i)
+    if (!galley_understood(set->items[i], set->items[i]->flags, GALLEY_SAVED_KNOWN) ||
+        !galley_understood(set->items[i], set->items[i]->op_flags, GALLEY_OP_KNOWN))
+      return 0;
+  return !set->target || galley_target_understood(set->target);
+}
 
 typedef struct galley_saved {
   uint32_t size;
@@ -83,7 +97,7 @@ typedef struct galley_saved {
 } galley_saved;
 #define GALLEY_SAVED_MIN_SIZE 16u
 
-/* End of draft 0.3. */
+/* End of draft 0.4. */
 
 #ifdef __cplusplus
 }

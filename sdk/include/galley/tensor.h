@@ -21,10 +21,7 @@ extern "C" {
 #define GALLEY_U16 10u
 #define GALLEY_U32 11u
 #define GALLEY_U64 12u
-#define GALLEY_BOOL 13u    /* a byte: 0 or 1 */
-#define GALLEY_F8_E4M3 14u /* finite numbers and NaN, no infinity: 448 is the largest */
-#define GALLEY_F8_E5M2 15u /* IEEE-like, with infinities */
-#define GALLEY_F8_E8M0 16u /* a power of two, for scales */
+/* 13 to 16 are kept for a byte of truth and for numbers of 8 bits (E4M3, E5M2, E8M0), which no version has yet. */
 
 /* Returns the bytes of one element; 0 for an unknown dtype. */
 static inline int64_t galley_dtype_bytes(uint32_t dtype) {
@@ -40,11 +37,7 @@ static inline int64_t galley_dtype_bytes(uint32_t dtype) {
     case GALLEY_I16:
     case GALLEY_U16: return 2;
     case GALLEY_I8:
-    case GALLEY_U8:
-    case GALLEY_BOOL:
-    case GALLEY_F8_E4M3:
-    case GALLEY_F8_E5M2:
-    case GALLEY_F8_E8M0: return 1;
+    case GALLEY_U8: return 1;
     default: return 0;
   }
 }
@@ -55,10 +48,13 @@ static inline int64_t galley_dtype_bytes(uint32_t dtype) {
 #define GALLEY_READ_WRITE 3u
 #define GALLEY_ACCUMULATE 7u
 
+/* Structs hold arrays of so many extents: it never changes. */
 #define GALLEY_MAX_RANK 8u
 
 /* Flags of an operand. */
 #define GALLEY_OPERAND_NO_MEMORY (1ull << 32) /* a hint: lies between the links of a chain, and nobody else reads it; `data` stays NULL */
+
+#define GALLEY_OPERAND_FLAGS_KNOWN 0ull /* all that have to be understood */
 
 /* An operand. `data` is NULL at plan time. `shape` has `rank` extents, of which the last is contiguous; rank 0 means one element. */
 typedef struct galley_operand {
@@ -80,7 +76,7 @@ typedef struct galley_operand {
   uint32_t reserved;
   uint64_t flags;
 } galley_operand;
-#define GALLEY_OPERAND_MIN_SIZE 80u
+#define GALLEY_OPERAND_MIN_SIZE 88u
 
 /* A node with its operands. An absent optional operand is a NULL pointer. Owned by the host: valid during the call, or, if it is passed to
  * a kernel's `prepare`, until `release`. */
@@ -95,17 +91,20 @@ typedef struct galley_node_view {
   uint32_t n_inputs;
   uint32_t n_outputs;
   uint32_t n_attrs;
-  uint32_t flags;
+  uint32_t reserved;
+  uint64_t flags;
   int64_t first_row; /* of a chunk of rows: its first row in the whole tensor, where each number of rank 1 is a row; else 0 */
   int64_t length;    /* positions per sequence: row r of a flattened (B, S) belongs to sequence r / length */
   int64_t block;     /* index of the repeated block of the model that the node belongs to; -1: none */
 } galley_node_view;
-#define GALLEY_NODE_VIEW_MIN_SIZE 80u
+#define GALLEY_NODE_VIEW_MIN_SIZE 88u
 
 /* The node belongs to training, so ops such as dropout are active. */
-#define GALLEY_NODE_TRAINING 1u
+#define GALLEY_NODE_TRAINING 1ull
 
-/* End of draft 0.3. */
+#define GALLEY_NODE_KNOWN 1ull /* all of them */
+
+/* End of draft 0.4. */
 
 static inline int64_t galley_operand_count(const galley_operand* t) {
   int64_t n = 1;
@@ -124,6 +123,28 @@ static inline int64_t galley_operand_rows(const galley_operand* t) {
 }
 
 static inline int64_t galley_operand_bytes(const galley_operand* t) { return galley_operand_count(t) * galley_dtype_bytes(t->dtype); }
+
+/* Whether all of an operand is understood, its components and attributes too: galley_understood. */
+static inline int galley_operand_understood(const galley_operand* t) {
+  if (!galley_understood(t, t->flags, GALLEY_OPERAND_FLAGS_KNOWN)) return 0;
+  for (uint32_t i = 0; i < t->n_components; ++i)
+    if (!galley_understood(t->components[i], t->components[i]->flags, GALLEY_OPERAND_FLAGS_KNOWN)) return 0;
+  for (uint32_t i = 0; i < t->n_attrs; ++i)
+    if (!galley_understood(t->attrs[i], t->attrs[i]->flags, 0)) return 0;
+  return 1;
+}
+
+/* Whether all of a node is understood, its operands and attributes too. A function that is given a node asks this first. */
+static inline int galley_node_understood(const galley_node_view* node) {
+  if (!galley_understood(node, node->flags, GALLEY_NODE_KNOWN)) return 0;
+  for (uint32_t i = 0; i < node->n_inputs; ++i)
+    if (node->inputs[i] && !galley_operand_understood(node->inputs[i])) return 0;
+  for (uint32_t i = 0; i < node->n_outputs; ++i)
+    if (node->outputs[i] && !galley_operand_understood(node->outputs[i])) return 0;
+  for (uint32_t i = 0; i < node->n_attrs; ++i)
+    if (!galley_understood(node->attrs[i], node->attrs[i]->flags, 0)) return 0;
+  return 1;
+}
 
 static inline int galley_same_text(const char* a, const char* b) {
   while (*a && *a == *b) {

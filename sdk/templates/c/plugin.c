@@ -11,22 +11,26 @@ static galley_status fail(galley_error* error, galley_status status, const char*
   return status;
 }
 
+/* A newer Galley may set flags that change what a struct means. Each function asks whether it understands what it is given. */
+static const char unknown[] = "signsgd-c: Galley says more than this plugin knows; build it with a newer SDK";
+
 /* ---- 1. The op: its operands, its shape rule, and what it means ------------------------------------------------------------------- */
 
 enum { PARAMETER, GRADIENT, LR, APPLY, INPUTS };
 
 /* INOUT: updated in place. ROWS: row i of one operand belongs to row i of the others. An update is not differentiated. */
 static const galley_operand_rule rules[INPUTS] = {
-    {sizeof(galley_operand_rule), 1, "parameter", GALLEY_ROLE_ROWS, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT, -1, 0, NULL},
-    {sizeof(galley_operand_rule), 1, "gradient", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT, -1, 0, NULL},
-    {sizeof(galley_operand_rule), 1, "lr", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT, -1, 0, NULL},
-    {sizeof(galley_operand_rule), 1, "apply", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT, -1, 0, NULL},
+    {sizeof(galley_operand_rule), 1, "parameter", GALLEY_ROLE_ROWS, -1, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT, NULL},
+    {sizeof(galley_operand_rule), 1, "gradient", GALLEY_ROLE_ROWS, -1, GALLEY_OPERAND_NO_GRADIENT, NULL},
+    {sizeof(galley_operand_rule), 1, "lr", GALLEY_ROLE_WHOLE, -1, GALLEY_OPERAND_NO_GRADIENT, NULL},
+    {sizeof(galley_operand_rule), 1, "apply", GALLEY_ROLE_WHOLE, -1, GALLEY_OPERAND_NO_GRADIENT, NULL},
 };
 static const galley_operand_rule* const inputs[INPUTS] = {&rules[PARAMETER], &rules[GRADIENT], &rules[LR], &rules[APPLY]};
 
 /* The op has no outputs, so there are no shapes to infer. It only checks its inputs. */
 static galley_status infer(void* self, const galley_node_view* node, galley_shape* const* outputs, galley_error* error) {
   (void)self, (void)outputs;
+  if (!galley_node_understood(node)) return fail(error, GALLEY_INVALID, unknown);
   if (galley_operand_count(node->inputs[PARAMETER]) != galley_operand_count(node->inputs[GRADIENT]))
     return fail(error, GALLEY_INVALID, "signsgd_c_step: parameter and gradient differ in size");
   return GALLEY_OK;
@@ -34,7 +38,8 @@ static galley_status infer(void* self, const galley_node_view* node, galley_shap
 
 /* The definition, in double precision. Tests compare kernels with it. Floating-point operands are passed as double. */
 static galley_status reference(void* self, const galley_node_view* node, galley_error* error) {
-  (void)self, (void)error;
+  (void)self;
+  if (!galley_node_understood(node)) return fail(error, GALLEY_INVALID, unknown);
   double* p = node->inputs[PARAMETER]->data;
   const double* g = node->inputs[GRADIENT]->data;
   const double lr = *(const double*)node->inputs[LR]->data;
@@ -74,7 +79,10 @@ static void step_block(void* context, int64_t block) {
 /* Called while a run is planned: does this kernel support the node? After GALLEY_UNSUPPORTED, Galley tries another kernel. */
 static galley_status query(void* self, const galley_node_view* const* nodes, uint32_t n, const galley_target* target,
                            galley_kernel_plan* plan, galley_error* error) {
-  (void)self, (void)target, (void)plan;
+  (void)self, (void)plan;
+  for (uint32_t i = 0; i < n; ++i)
+    if (!galley_node_understood(nodes[i])) return fail(error, GALLEY_UNSUPPORTED, unknown);
+  if (!galley_target_understood(target)) return fail(error, GALLEY_UNSUPPORTED, unknown);
   if (n != 1 || nodes[0]->inputs[PARAMETER]->dtype != GALLEY_F32 || nodes[0]->inputs[GRADIENT]->dtype != GALLEY_F32)
     return fail(error, GALLEY_UNSUPPORTED, "one F32 parameter at a time");
   return GALLEY_OK;
@@ -83,7 +91,8 @@ static galley_status query(void* self, const galley_node_view* const* nodes, uin
 /* Called once, when addresses are known. The view stays valid until `release`, so it can be the kernel's state. */
 static galley_status prepare(void* self, const galley_node_view* const* nodes, uint32_t n, const galley_kernel_setup* setup, void** state,
                              galley_error* error) {
-  (void)self, (void)n, (void)setup, (void)error;
+  (void)self, (void)n;
+  if (!galley_node_understood(nodes[0]) || !galley_understood(setup, 0, 0)) return fail(error, GALLEY_INVALID, unknown);
   *state = (void*)nodes[0];
   return GALLEY_OK;
 }
@@ -100,7 +109,16 @@ static galley_status enqueue(void* state, galley_queue* queue, galley_error* err
 static void release(void* state) { (void)state; }
 
 static const galley_kernel kernel = {
-    sizeof(galley_kernel), 1, NULL, "signsgd_c_step.cpu", "signsgd_c_step", "cpu", query, prepare, enqueue, release, 0};
+    .size = sizeof(galley_kernel),
+    .revision = 1,
+    .name = "signsgd_c_step.cpu",
+    .op = "signsgd_c_step",
+    .device = "cpu",
+    .query = query,
+    .prepare = prepare,
+    .enqueue = enqueue,
+    .release = release,
+};
 
 /* ---- 3. The strategy: which parameters it updates, and with which nodes ------------------------------------------------------------- */
 
@@ -112,31 +130,34 @@ static galley_status create(void* self, const galley_options* options, void** in
 }
 static void destroy(void* instance) { (void)instance; }
 
-/* Called for each property of each tensor. Claims the update of every trainable parameter, weakly: a strong claim of another strategy
+/* Called once for each property of tensors. Claims the update of every trainable parameter, weakly: a strong claim of another strategy
  * wins. */
-static galley_status claim(void* instance, const galley_graph_reader* reader, galley_graph* graph, const galley_subject* subject,
-                           galley_claim_value* out, galley_error* error) {
-  (void)instance, (void)reader, (void)graph, (void)error;
-  if (subject->facet == GALLEY_FACET_UPDATE && subject->trainable) {
-    out->strength = GALLEY_WEAK;
-    out->text = "signsgd-c";
-  }
-  return GALLEY_OK;
+static galley_status claim(void* instance, const galley_graph_reader* reader, galley_graph* graph, const galley_claim_call* call,
+                           galley_error* error) {
+  const galley_claim_value update = {.size = sizeof update, .revision = 1, .strength = GALLEY_WEAK, .text = "signsgd-c"};
+  galley_status status = GALLEY_OK;
+  (void)instance, (void)reader, (void)graph;
+  if (!galley_understood(call, call->flags, 0)) return fail(error, GALLEY_INVALID, unknown);
+  if (call->facet != GALLEY_FACET_UPDATE) return GALLEY_OK;
+  for (uint64_t i = 0; i < call->n_subjects && status == GALLEY_OK; ++i)
+    if (call->subjects[i]->trainable) status = call->claim(call->context, i, &update, error);
+  return status;
 }
 
 /* Called once for all parameters whose update it won. `rate` returns a scalar that follows the recipe's schedule for a parameter. */
-static galley_status build(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, const galley_update_call* call,
+static galley_status build(void* instance, const galley_update_verbs* verbs, galley_graph* graph, const galley_update_call* call,
                            galley_error* error) {
   galley_tensor in[INPUTS] = {0};
   const galley_node_desc node = {.size = sizeof node, .revision = 1, .op = "signsgd_c_step", .inputs = in, .n_inputs = INPUTS};
   (void)instance;
+  if (!galley_understood(call, call->flags, 0)) return fail(error, GALLEY_INVALID, unknown);
   if (call->purpose != GALLEY_PURPOSE_TRAIN) return GALLEY_OK; /* evaluation reads the parameters as they are */
-  galley_status status = verbs->scalar(graph, GALLEY_SCALAR_APPLY, &in[APPLY], error);
+  galley_status status = verbs->graph->scalar(graph, GALLEY_SCALAR_APPLY, &in[APPLY], error);
   for (uint64_t i = 0; i < call->n && status == GALLEY_OK; ++i) {
     in[PARAMETER] = call->parameters[i];
     in[GRADIENT] = call->gradients[i];
     status = verbs->rate(graph, "lr", in[PARAMETER], &in[LR], error);
-    if (status == GALLEY_OK) status = verbs->node_make(graph, &node, NULL, error);
+    if (status == GALLEY_OK) status = verbs->graph->node_make(graph, &node, NULL, error);
   }
   return status;
 }

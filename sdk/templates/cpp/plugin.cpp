@@ -41,12 +41,14 @@ class SignSgd {
 
   // Called for each property of each tensor. Claims the update of every trainable parameter, weakly: a strong claim of another strategy
   // wins.
-  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
-    if (subject.facet == GALLEY_FACET_UPDATE && subject.trainable) out.weak(0, "signsgd");
+  void claim(const GraphReader&, const Claims& claims) const {
+    if (!claims.about(GALLEY_FACET_UPDATE)) return;
+    for (const Claim& parameter : claims)
+      if (parameter.trainable) parameter.weak(0, "signsgd");
   }
 
   // Called once for each parameter whose update it won. A state is a tensor: it is planned, saved and resumed like any other.
-  void build(Graph& graph, Trained trained) const {
+  void build(UpdateGraph& graph, Trained trained) const {
     StepNode(graph, trained).state_if(momentum_ > 0, "momentum").add("signsgd_step", Attrs().f("momentum", momentum_));
   }
 

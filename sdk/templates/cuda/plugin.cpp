@@ -38,7 +38,7 @@ void reference(const Node& node) {
 // are 0, a step that is skipped.
 Op& fromage_step() {
   static Op op("fromage_step", "p = (p - lr · ‖p‖/‖g‖ · g) / sqrt(1 + lr²)");
-  constexpr uint32_t scalar = GALLEY_OPERAND_NO_GRADIENT, F = GALLEY_F32;
+  constexpr uint64_t scalar = GALLEY_OPERAND_NO_GRADIENT, F = GALLEY_F32;
   op.input("parameter", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT)
       .input("gradient", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
       .input("lr", GALLEY_ROLE_WHOLE, scalar)
@@ -64,10 +64,12 @@ class Fromage {
 
   explicit Fromage(const Options&) {}
 
-  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
-    if (subject.facet == GALLEY_FACET_UPDATE && subject.trainable) out.weak(0, "fromage");
+  void claim(const GraphReader&, const Claims& claims) const {
+    if (!claims.about(GALLEY_FACET_UPDATE)) return;
+    for (const Claim& parameter : claims)
+      if (parameter.trainable) parameter.weak(0, "fromage");
   }
-  void build(Graph& graph, Trained trained) const {
+  void build(UpdateGraph& graph, Trained trained) const {
     graph.node("fromage_step", nullptr,
                {trained.parameter, trained.gradient, graph.rate("lr", trained.parameter), graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR),
                 graph.scalar(GALLEY_SCALAR_APPLY)},

@@ -86,7 +86,7 @@ void components(const std::vector<int64_t>& shape, const FormatOptions& options,
 }
 
 // Not exact, and for frozen tensors only: an update would lose its small steps to rounding.
-const bool format_added = add(format<components>("q8", "q8_pack", "q8_unpack", false, false));
+const bool format_added = add(format<components>("q8", "q8_pack", "q8_unpack"));
 
 // ---- The strategy that asks for it ------------------------------------------------------------------------------------------------
 
@@ -95,11 +95,12 @@ class Q8 {
   explicit Q8(const Options& options) { attrs_.i("block", options.integer("block")); }
 
   // Asked after TRAINABLE, so `trainable` is known. Weakly: whoever wants a weight in another format says so strongly.
-  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const {
-    if (subject.facet != GALLEY_FACET_STORAGE || subject.kind != GALLEY_SUBJECT_PARAMETER || subject.trainable) return;
-    if (subject.tensor_flags & GALLEY_TENSOR_EMBEDDING || graph.info(subject.tensor).rank < 2) return;
-    out.weak(0, "q8");
-    out.with(attrs_);
+  void claim(const GraphReader& graph, const Claims& claims) const {
+    if (!claims.about(GALLEY_FACET_STORAGE)) return;
+    for (const Claim& weight : claims) {
+      if (weight.kind != GALLEY_SUBJECT_PARAMETER || weight.trainable || weight.tensor_flags & GALLEY_TENSOR_EMBEDDING) continue;
+      if (graph.info(weight.tensor).rank >= 2) weight.weak(0, "q8", attrs_);
+    }
   }
 
  private:

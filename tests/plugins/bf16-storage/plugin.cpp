@@ -1,4 +1,5 @@
 // The format "brain": one component, the upper half of each F32, rounded to even.
+#include <algorithm>
 #include <cstring>
 
 #include "galley/cpp/glob.hpp"
@@ -59,22 +60,18 @@ class Storage {
     if (const int64_t block = options.integer("block", 0)) attrs_.i("block", block);
   }
 
-  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
-    if (subject.facet != GALLEY_FACET_STORAGE) return;
-    const auto* patterns = subject.kind == GALLEY_SUBJECT_PARAMETER ? &parameters_
-                           : subject.kind == GALLEY_SUBJECT_STATE   ? &states_
-                                                                    : nullptr;
-    if (!patterns) return;
-    for (const std::string& pattern : *patterns)
-      if (glob_match(pattern, subject.name)) {
-        out.strong(0, format_.c_str());
-        out.with(attrs_);
-      }
+  void claim(const GraphReader&, const Claims& claims) const {
+    if (!claims.about(GALLEY_FACET_STORAGE)) return;
+    for (const Claim& tensor : claims) {
+      const auto& patterns = tensor.kind == GALLEY_SUBJECT_PARAMETER ? parameters_ : states_;
+      if (std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) { return glob_match(pattern, tensor.name); }))
+        tensor.strong(0, format_.c_str(), attrs_);
+    }
   }
 
   /// Saves what is stored, and says so.
-  void rewrite(Graph& graph, uint32_t segment) const {
-    if (segment != GALLEY_SEGMENT_EXPORT || !exports_) return;
+  void save(ExportGraph& graph) const {
+    if (!exports_) return;
     for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t)) {
       const galley_tensor_info info = graph.info(t);
       if (info.kind != GALLEY_KIND_PARAMETER) continue;
@@ -91,7 +88,8 @@ class Storage {
   bool exports_;
 };
 
-const bool registered = add(pack()) && add(unpack()) && add(format<components>("brain", "brain_pack", "brain_unpack", true, true)) &&
+const bool registered = add(pack()) && add(unpack()) &&
+                        add(format<components>("brain", "brain_pack", "brain_unpack", GALLEY_FORMAT_EXACT | GALLEY_FORMAT_TRAINABLE)) &&
                         add(strategy<Storage>("bf16-storage"));
 
 }  // namespace

@@ -50,8 +50,9 @@ void components(const std::vector<int64_t>& shape, const FormatOptions& options,
   out.add(".absmax", GALLEY_F32, {blocks(numbers, block)}, block, "*.SCB");
 }
 
-const bool registered = add(pack()) && add(unpack()) &&
-                        add(format<components>("blocks", "blocks_pack", "blocks_unpack", false, true, GALLEY_FORMAT_STOCHASTIC));
+const bool registered =
+    add(pack()) && add(unpack()) &&
+    add(format<components>("blocks", "blocks_pack", "blocks_unpack", GALLEY_FORMAT_TRAINABLE | GALLEY_FORMAT_STOCHASTIC));
 
 }  // namespace
 

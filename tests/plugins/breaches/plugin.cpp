@@ -10,7 +10,7 @@ namespace {
 
 using namespace galley::sdk;
 
-constexpr uint32_t none = GALLEY_OPERAND_NO_GRADIENT;
+constexpr uint64_t none = GALLEY_OPERAND_NO_GRADIENT;
 void like_first(const Node& node, Shapes& out) { out.like(0, node.in(0)); }
 void in_place(const Node&, Shapes&) {}
 bool in_f32(const Node& node) { return node.in(0).dtype == GALLEY_F32; }
@@ -41,7 +41,7 @@ class AddsTwice {
  public:
   static constexpr uint32_t stages = GALLEY_STAGE_GRADIENT;
   explicit AddsTwice(const Options&) {}
-  void build(Graph& graph, Trained trained) const {
+  void build(UpdateGraph& graph, Trained trained) const {
     graph.node("breach_add", nullptr, {trained.gradient, trained.parameter}, Attrs().f("share", 0.1), {});
   }
 };
@@ -107,8 +107,7 @@ template <const char* const* op>
 class Through {
  public:
   explicit Through(const Options&) {}
-  void rewrite(Graph& graph, uint32_t segment) const {
-    if (segment != GALLEY_SEGMENT_MODEL) return;
+  void model(ModelGraph& graph) const {
     for (galley_node n = graph.next_node(0); n; n = graph.next_node(n)) {
       const galley_node_info node = graph.node(n);
       if (!galley_same_text(node.op, "linear") || node.block < 0) continue;
@@ -126,8 +125,8 @@ class DecaysWrongly {
  public:
   static constexpr uint32_t stages = GALLEY_STAGE_STEP;
   explicit DecaysWrongly(const Options& options) : factor_(options.number("factor")), updated_(options, "decays-wrongly") {}
-  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const { updated_.claim(graph, subject, out); }
-  void build(Graph& graph, Trained trained) const {
+  void claim(const GraphReader&, const Claims& claims) const { updated_.claim(claims); }
+  void build(UpdateGraph& graph, Trained trained) const {
     StepNode(graph, trained, updated_)
         .state("exp_avg")
         .state("exp_avg_sq", GALLEY_TENSOR_NON_NEGATIVE)
@@ -149,8 +148,7 @@ class DecaysWrongly {
 class StartsElsewhere {
  public:
   explicit StartsElsewhere(const Options& options) : begin_(options.number("begin")) {}
-  void rewrite(Graph& graph, uint32_t segment) const {
-    if (segment != GALLEY_SEGMENT_MODEL) return;
+  void model(ModelGraph& graph) const {
     std::vector<galley_node> linear;
     for (galley_node n = graph.next_node(0); n; n = graph.next_node(n))
       if (const galley_node_info node = graph.node(n); galley_same_text(node.op, "linear") && node.block >= 0) linear.push_back(n);
@@ -164,10 +162,9 @@ class StartsElsewhere {
       graph.replace(y, graph.node("scale_columns", (name + ".y").c_str(), {y, factor})[0]);
     }
   }
-  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
-    if (subject.kind != GALLEY_SUBJECT_PARAMETER || subject.facet != GALLEY_FACET_TRAINABLE) return;
-    if (galley_same_text(subject.owner, "starts-elsewhere")) out.strong(1);
-    else out.weak(0);
+  void claim(const GraphReader&, const Claims& claims) const {
+    if (!claims.about(GALLEY_FACET_TRAINABLE)) return;
+    for (const Claim& parameter : claims) galley_same_text(parameter.owner, "starts-elsewhere") ? parameter.strong(1) : parameter.weak(0);
   }
 
  private:

@@ -9,9 +9,9 @@ namespace {
 
 using namespace galley::sdk;
 
-class Claims {
+class Told {
  public:
-  explicit Claims(const Options& options)
+  explicit Told(const Options& options)
       : facet_(number_of(options.string("facet"))),
         value_(options.string("value")),
         of_(options.string("of")),
@@ -20,10 +20,13 @@ class Claims {
         strength_(options.integer("strength", 0)) {}
   int64_t strength() const { return strength_; }
 
-  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
-    if (subject.facet != facet_ || !glob_match(of_, subject.name)) return;
-    if (strong_) out.strong(number_, value_.c_str());
-    else out.weak(number_, value_.c_str());
+  void claim(const GraphReader&, const Claims& claims) const {
+    if (!claims.about(facet_)) return;
+    for (const Claim& subject : claims) {
+      if (!glob_match(of_, subject.name)) continue;
+      if (strong_) subject.strong(number_, value_.c_str());
+      else subject.weak(number_, value_.c_str());
+    }
   }
 
  private:
@@ -49,19 +52,28 @@ class Claims {
 
 /// The SDK has no way to say a strength that there is not.
 const galley_strategy& with_strength() {
-  static const galley_strategy sdks = *strategy<Claims>("claims");
+  static const galley_strategy sdks = *strategy<Told>("claims");
   static galley_strategy table = sdks;
   table.get = [](void*, const char* id) -> const void* {
-    static const galley_claim claims = {sizeof(galley_claim), 1,
-                                        [](void* instance, const galley_graph_reader* reader, galley_graph* graph,
-                                           const galley_subject* subject, galley_claim_value* out, galley_error* error) {
-                                          const auto* inner = static_cast<const galley_claim*>(sdks.get(sdks.self, GALLEY_CLAIM));
-                                          const galley_status status = inner->claim(instance, reader, graph, subject, out, error);
-                                          const int64_t strength = static_cast<const Claims*>(instance)->strength();
-                                          if (out->strength && strength) out->strength = static_cast<uint32_t>(strength);
-                                          return status;
-                                        },
-                                        0};
+    static const galley_claim claims = {
+        sizeof(galley_claim), 1,
+        [](void* instance, const galley_graph_reader* reader, galley_graph* graph, const galley_claim_call* call, galley_error* error) {
+          const auto* inner = static_cast<const galley_claim*>(sdks.get(sdks.self, GALLEY_CLAIM));
+          struct Context {
+            const galley_claim_call* call;
+            uint32_t strength;
+          } context = {call, static_cast<uint32_t>(static_cast<const Told*>(instance)->strength())};
+          galley_claim_call changed = *call;
+          changed.context = &context;
+          changed.claim = [](void* c, uint64_t subject, const galley_claim_value* value, galley_error* e) {
+            const auto& told = *static_cast<const Context*>(c);
+            galley_claim_value said = *value;
+            if (told.strength) said.strength = told.strength;
+            return told.call->claim(told.call->context, subject, &said, e);
+          };
+          return inner->claim(instance, reader, graph, &changed, error);
+        },
+        0};
     return galley_same_text(id, GALLEY_CLAIM) ? &claims : sdks.get(sdks.self, id);
   };
   return table;

@@ -25,7 +25,7 @@ const bool changed = [] {
 class DecimalComma {
  public:
   explicit DecimalComma(const Options&) {}
-  void claim(const GraphReader&, const galley_subject&, Claim&) const {}
+  void claim(const GraphReader&, const Claims&) const {}
 };
 
 const bool registered = add(strategy<DecimalComma>("decimal-comma"));

@@ -73,12 +73,12 @@ galley_status open(void*, const galley_device_options* options, void** device, g
   return sdk::guard(error, [&] { *device = new Capturing(*options->target); });
 }
 
-constexpr galley_memory_class memory_class(uint32_t memory, int64_t alignment, bool host_access, bool computes) {
-  return {sizeof(galley_memory_class), 1, kClassNames[memory], alignment, host_access, computes, 0};
+constexpr galley_memory_class memory_class(uint32_t memory, int64_t alignment, uint64_t flags) {
+  return {sizeof(galley_memory_class), 1, kClassNames[memory], alignment, flags};
 }
 
-constexpr galley_memory_class kMemories[] = {memory_class(kDevice, 64, false, true), memory_class(kPinned, 64, true, false),
-                                             memory_class(kFile, 64, false, false)};
+constexpr galley_memory_class kMemories[] = {memory_class(kDevice, 64, GALLEY_MEMORY_COMPUTES),
+                                             memory_class(kPinned, 64, GALLEY_MEMORY_HOST_ACCESS), memory_class(kFile, 64, 0)};
 constexpr const galley_memory_class* kMemoryPointers[] = {&kMemories[0], &kMemories[1], &kMemories[2]};
 
 const galley_device kTable = [] {
@@ -99,7 +99,7 @@ const galley_device kTable = [] {
     return sdk::guard(error, [&] { of(device).make([=](Device& work) { work.launch(queue, *kernel, state); }); });
   };
   d.copy = [](void* device, uint32_t queue, const galley_copy* copy, galley_error* error) noexcept {
-    return sdk::guard(error, [&] { of(device).make([queue, copy = *copy](Device& work) { work.copy(queue, copy); }); });
+    return sdk::guard(error, [&] { of(device).make([queue, copy = sdk::read(copy)](Device& work) { work.copy(queue, copy); }); });
   };
   d.record = [](void* device, uint32_t queue, uint32_t event, galley_error* error) noexcept {
     return sdk::guard(error, [&] { of(device).make([=](Device& work) { work.record(queue, event); }); });

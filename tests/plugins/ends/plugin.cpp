@@ -25,7 +25,7 @@ class Ends {
   static constexpr uint32_t stages = GALLEY_STAGE_AFTER;
   explicit Ends(const Options& options) : at_(options.integer("at")) {}
 
-  void build(Graph& graph, const UpdateCall& call) const {
+  void build(UpdateGraph& graph, const UpdateCall& call) const {
     if (!call.trains()) return;
     const galley_tensor flag = graph.node("is_step", "ends", {graph.scalar(GALLEY_SCALAR_ATTEMPTED_STEP)}, Attrs().i("step", at_))[0];
     graph.end_if(flag, "it has seen enough");

@@ -28,7 +28,7 @@ class FailsInStep {
   static constexpr uint32_t stages = GALLEY_STAGE_CLIP;
   explicit FailsInStep(const Options& options) : step_(options.integer("step")) {}
 
-  void build(Graph& graph, const UpdateCall& call) const {
+  void build(UpdateGraph& graph, const UpdateCall& call) const {
     if (!call.trains()) return;
     graph.node("fails_in_step", nullptr, {graph.scalar(GALLEY_SCALAR_ATTEMPTED_STEP), graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR)},
                Attrs().i("step", step_), {});

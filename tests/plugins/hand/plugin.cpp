@@ -165,10 +165,12 @@ class Steps {
  public:
   static constexpr uint32_t stages = mistake == Mistake::Late ? GALLEY_STAGE_AFTER : GALLEY_STAGE_STEP;
   explicit Steps(const Options&) {}
-  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
-    if (subject.facet == GALLEY_FACET_UPDATE && subject.trainable) out.weak(0);
+  void claim(const GraphReader&, const Claims& claims) const {
+    if (!claims.about(GALLEY_FACET_UPDATE)) return;
+    for (const Claim& parameter : claims)
+      if (parameter.trainable) parameter.weak(0);
   }
-  void build(Graph& graph, Trained t) const {
+  void build(UpdateGraph& graph, Trained t) const {
     if (mistake == Mistake::Idle) return;
     std::vector<galley_tensor> inputs = {t.parameter, t.gradient};
     if (mistake != Mistake::Hasty) inputs.push_back(graph.scalar(GALLEY_SCALAR_APPLY));
@@ -182,7 +184,7 @@ class Looks {
  public:
   static constexpr uint32_t stages = Stage;
   explicit Looks(const Options&) {}
-  void build(Graph& graph, const UpdateCall& call) const {
+  void build(UpdateGraph& graph, const UpdateCall& call) const {
     if (!call.trains()) return;
     if (Stage == GALLEY_STAGE_CHECK) graph.node("copy", nullptr, {graph.scalar(GALLEY_SCALAR_GRADIENT_NORM)});
     else
@@ -194,12 +196,11 @@ class Looks {
 class Doubles {
  public:
   explicit Doubles(const Options&) {}
-  void rewrite(Graph& graph, uint32_t segment) const {
-    if (segment == GALLEY_SEGMENT_EXPORT) {
-      const galley_tensor w = graph.find("w");
-      graph.export_as(w, graph.node("mul", "squared", {w, w})[0]);
-      return;
-    }
+  void save(ExportGraph& graph) const {
+    const galley_tensor w = graph.find("w");
+    graph.export_as(w, graph.node("mul", "squared", {w, w})[0]);
+  }
+  void model(ModelGraph& graph) const {
     for (galley_node n = graph.next_node(0); n; n = graph.next_node(n)) {
       const galley_node_info info = graph.node(n);
       if (!galley_same_text(info.op, "mul")) continue;
@@ -213,32 +214,29 @@ class Doubles {
 class Holds {
  public:
   explicit Holds(const Options&) {}
-  void rewrite(Graph& graph, uint32_t segment) const {
+  void model(ModelGraph& graph) const {
     const galley_tensor w = graph.find("w");
-    if (segment == GALLEY_SEGMENT_MODEL) {
-      const galley_tensor_info info = graph.info(w);
-      galley_tensor_desc d = fresh<galley_tensor_desc>();
-      d.name = "held";
-      d.shape = info.shape;
-      d.rank = info.rank;
-      d.dtype = GALLEY_F32;
-      d.kind = GALLEY_KIND_TRANSIENT;
-      graph.replace(w, graph.make(d));
-    }
-    if (segment == GALLEY_SEGMENT_WINDOW) graph.node("copy", "hold", {w}, {}, {graph.find("held")});
+    const galley_tensor_info info = graph.info(w);
+    galley_tensor_desc d = fresh<galley_tensor_desc>();
+    d.name = "held";
+    d.shape = info.shape;
+    d.rank = info.rank;
+    d.dtype = GALLEY_F32;
+    d.kind = GALLEY_KIND_TRANSIENT;
+    graph.replace(w, graph.make(d));
   }
+  void window(Graph& graph) const { graph.node("copy", "hold", {graph.find("w")}, {}, {graph.find("held")}); }
 };
 
 /// Parameters of its own, in files of their own.
 class Saves {
  public:
   explicit Saves(const Options& options) : files_(options.strings("files")), names_(options.strings("names")) {}
-  void rewrite(Graph& graph, uint32_t segment) const {
-    if (segment == GALLEY_SEGMENT_EXPORT) {
-      for (const std::string& file : files_)
-        if (file.find(".json") != std::string::npos) graph.document(file, "{}");
-    }
-    if (segment != GALLEY_SEGMENT_MODEL) return;
+  void save(ExportGraph& graph) const {
+    for (const std::string& file : files_)
+      if (file.find(".json") != std::string::npos) graph.document(file, "{}");
+  }
+  void model(ModelGraph& graph) const {
     for (size_t k = 0; k < names_.size(); ++k) {
       const int64_t shape[] = {4};
       const std::string name = "saved " + std::to_string(k);
@@ -264,13 +262,13 @@ const bool registered =
     add(strategy<Looks<GALLEY_STAGE_CHECK>>("looks-check")) && add(strategy<Looks<GALLEY_STAGE_GRADIENT>>("looks-gradient")) &&
     add(strategy<Looks<GALLEY_STAGE_AFTER>>("looks-after")) && add(strategy<Doubles>("doubles")) && add(strategy<Holds>("holds")) &&
     add(strategy<Saves>("saves")) && add(pack()) && add(pack_tiles()) && add(unpack()) && add(copy()) && add(too_long()) &&
-    add(refuses()) && add(format<components>("pair", "pair_pack", "pair_unpack", false, true)) &&
-    add(format<components>("stone", "pair_pack", "pair_unpack", false, false)) &&
-    add(format<tiles>("tiles", "tiles_pack", "pair_unpack", false, true)) &&
-    add(format<one_short>("short", "tiles_pack", "pair_unpack", false, true)) &&
-    add(format<twins>("twins", "pair_pack", "pair_unpack", false, true)) &&
-    add(format<rows_of>("rows", "pair_pack", "pair_unpack", false, true)) &&
-    add(format<tiles>("drawn", "pair_pack", "pair_unpack", false, true, GALLEY_FORMAT_STOCHASTIC)) &&
+    add(refuses()) && add(format<components>("pair", "pair_pack", "pair_unpack", GALLEY_FORMAT_TRAINABLE)) &&
+    add(format<components>("stone", "pair_pack", "pair_unpack")) &&
+    add(format<tiles>("tiles", "tiles_pack", "pair_unpack", GALLEY_FORMAT_TRAINABLE)) &&
+    add(format<one_short>("short", "tiles_pack", "pair_unpack", GALLEY_FORMAT_TRAINABLE)) &&
+    add(format<twins>("twins", "pair_pack", "pair_unpack", GALLEY_FORMAT_TRAINABLE)) &&
+    add(format<rows_of>("rows", "pair_pack", "pair_unpack", GALLEY_FORMAT_TRAINABLE)) &&
+    add(format<tiles>("drawn", "pair_pack", "pair_unpack", GALLEY_FORMAT_TRAINABLE | GALLEY_FORMAT_STOCHASTIC)) &&
     add(kernel<never>("add.b", "add", kDevice)) && add(kernel<never>("add.a", "add", kDevice)) &&
     add(kernel<never>("mul.any", "mul", kDevice)) && add(kernel<never, wide, sixteen_a_number, 1>("mul.wide", "mul", kDevice)) &&
     add(kernel<never>("loss.any", "loss", kDevice)) && add(kernel<never, only_writes>("copy.writes", "copy", kDevice)) &&

@@ -122,7 +122,7 @@ galley_status launch(void* device, uint32_t queue, const galley_kernel* kernel, 
   return sdk::guard(error, [&] { of(device).put(queue, {.kind = Job::Kind::Launch, .kernel = kernel, .state = state}); });
 }
 galley_status copy(void* device, uint32_t queue, const galley_copy* copy, galley_error* error) noexcept {
-  return sdk::guard(error, [&] { of(device).put(queue, {.kind = Job::Kind::Copy, .copy = *copy}); });
+  return sdk::guard(error, [&] { of(device).put(queue, {.kind = Job::Kind::Copy, .copy = sdk::read(copy)}); });
 }
 galley_status record(void* device, uint32_t queue, uint32_t event, galley_error* error) noexcept {
   return sdk::guard(error, [&] { of(device).record(queue, event); });
@@ -137,8 +137,8 @@ galley_status synchronize(void* device, galley_error* error) noexcept {
   return sdk::guard(error, [&] { of(device).synchronize(); });
 }
 
-constexpr galley_memory_class kHost = {sizeof(galley_memory_class), 1, "host", 64, 1, 1, 0};
-constexpr galley_memory_class kSpill = {sizeof(galley_memory_class), 1, "spill", 64, 1, 0, 0};
+constexpr galley_memory_class kHost = {sizeof(galley_memory_class), 1, "host", 64, GALLEY_MEMORY_HOST_ACCESS | GALLEY_MEMORY_COMPUTES};
+constexpr galley_memory_class kSpill = {sizeof(galley_memory_class), 1, "spill", 64, GALLEY_MEMORY_HOST_ACCESS};
 constexpr const galley_memory_class* kMemories[] = {&kHost, &kSpill};
 constexpr galley_queue_info kCompute = {sizeof(galley_queue_info), 1, GALLEY_QUEUE_COMPUTE, 0, 0};
 constexpr galley_queue_info kIn = {sizeof(galley_queue_info), 1, GALLEY_QUEUE_IN, 0, 0};

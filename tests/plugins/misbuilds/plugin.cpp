@@ -38,19 +38,13 @@ Op& tinker_step() {
       .reference<nothing>();
 }
 
-/// What a standard op is called: nobody asks for this one.
-Op& add_op() {
-  static Op op("add", "y = a, whatever b is");
-  return op.input("a", GALLEY_ROLE_WHOLE).input("b", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE).infer<like_x>().reference<nothing>();
-}
-
 class Misbuilds {
  public:
   static constexpr uint32_t stages = GALLEY_STAGE_AFTER;
   explicit Misbuilds(const Options& options) : how_(options.string("how")) {}
 
-  void rewrite(Graph& graph, uint32_t segment) const {
-    if (segment != GALLEY_SEGMENT_MODEL || how_.rfind("gradient", 0) != 0) return;
+  void model(ModelGraph& graph) const {
+    if (how_.rfind("gradient", 0) != 0) return;
     for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t)) {
       const galley_tensor_info info = graph.info(t);
       if (info.kind != GALLEY_KIND_PARAMETER || info.rank != 1) continue;
@@ -59,9 +53,8 @@ class Misbuilds {
     }
   }
 
-  void build(Graph& graph, Trained trained) const {
+  void build(UpdateGraph& graph, Trained trained) const {
     const galley_tensor g = trained.gradient, p = trained.parameter;
-    if (how_ == "late read") graph.replace(g, graph.node("scale", nullptr, {g}, Attrs().f("alpha", 2))[0]);
     if (how_ == "overwrite") {
       const std::vector<galley_tensor> out = graph.node("scale", nullptr, {g}, Attrs().f("alpha", 2));
       graph.node("scale", nullptr, {g}, Attrs().f("alpha", 3), out);
@@ -86,7 +79,7 @@ class Misbuilds {
   std::string how_;
 };
 
-const bool registered = add(tinker()) && add(add_op()) && add(tinker_step()) && add(strategy<Misbuilds>("misbuilds"));
+const bool registered = add(tinker()) && add(tinker_step()) && add(strategy<Misbuilds>("misbuilds"));
 
 }  // namespace
 

@@ -143,7 +143,7 @@ const galley_format format_table = [] {
   f.name = "nonsense";
   f.pack_op = f.unpack_op = "nonsense";
   f.components = components;
-  f.trainable = 1;
+  f.flags = GALLEY_FORMAT_TRAINABLE;
   return f;
 }();
 
@@ -169,12 +169,11 @@ class Nonsense {
     if (how == "destroy _exit") ::_exit(0);
   }
 
-  void rewrite(Graph& graph, uint32_t segment) const {
-    if (segment == GALLEY_SEGMENT_EXPORT) {
-      if (how == "document nowhere") graph.document("attic/notes.txt", "x");
-      if (how == "document above") graph.document("../notes.txt", "x");
-      return;
-    }
+  void save(ExportGraph& graph) const {
+    if (how == "document nowhere") graph.document("attic/notes.txt", "x");
+    if (how == "document above") graph.document("../notes.txt", "x");
+  }
+  void model(ModelGraph& graph) const {
     galley_tensor_desc d = fresh<galley_tensor_desc>();
     const int64_t shape[] = {4};
     d.name = "nonsense";
@@ -217,16 +216,9 @@ class Nonsense {
       if (how == "attribute size") attr.size = 8;
     }
     if (d.kind == 99 || d.size == 0 || d.flags || d.file || d.initializer) graph.make(d);
-    if (how == "report twice") {
-      graph.report(graph.scalar(GALLEY_SCALAR_GRADIENT_NORM), "nonsense");
-      graph.report(graph.scalar(GALLEY_SCALAR_GRADIENT_NORM), "nonsense");
-    }
-    if (how == "report much")
-      for (int i = 0; i < 300; ++i) graph.report(graph.scalar(GALLEY_SCALAR_GRADIENT_NORM), "nonsense" + std::to_string(i));
     if (how == "endless")
       for (galley_node n = graph.next_node(0); n; n = graph.next_node(n))
         graph.node("nonsense", ("again" + std::to_string(n)).c_str(), {graph.node(n).outputs[0]});
-    if (how == "report taken") graph.report(graph.scalar(GALLEY_SCALAR_GRADIENT_NORM), "loss");
     if (how == "rate") graph.scale_rate(graph.next_tensor(0), -1);
     // Beside the last norm, where gradients come through.
     for (galley_node n = graph.next_node(0); n; n = graph.next_node(n)) {
@@ -237,15 +229,23 @@ class Nonsense {
     }
   }
 
-  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
+  void claim(const GraphReader&, const Claims& claims) const {
     const bool in_format = how.rfind("component", 0) == 0 || how == "throw components";
-    if (in_format && subject.facet == GALLEY_FACET_STORAGE && subject.kind == GALLEY_SUBJECT_STATE) out.strong(0, "nonsense");
+    if (!in_format || !claims.about(GALLEY_FACET_STORAGE)) return;
+    for (const Claim& tensor : claims)
+      if (tensor.kind == GALLEY_SUBJECT_STATE) tensor.strong(0, "nonsense");
   }
 
-  void build(Graph& graph, const UpdateCall& call) const {
+  void build(UpdateGraph& graph, const UpdateCall& call) const {
     if (!call.trains()) return;
     if (how == "rate late") throw Failure(GALLEY_INVALID, "never");
-    if (how == "report") graph.report(graph.scalar(GALLEY_SCALAR_GRADIENT_NORM), "nonsense_norm");
+    const auto report = [&](const std::string& name) { graph.report(graph.scalar(GALLEY_SCALAR_GRADIENT_NORM), name); };
+    if (how == "report") report("nonsense_norm");
+    if (how == "report taken") report("loss");
+    if (how == "report twice")
+      for (int i = 0; i < 2; ++i) report("nonsense");
+    if (how == "report much")
+      for (int i = 0; i < 300; ++i) report("nonsense" + std::to_string(i));
   }
 };
 

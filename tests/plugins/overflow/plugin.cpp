@@ -23,7 +23,7 @@ bool any(const Node&) { return true; }
 
 Op& op() {
   static Op made("overflow_in_steps", "found_inf = 1 and norm = infinity in the attempted steps of the attribute steps");
-  constexpr uint32_t updated = GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT;
+  constexpr uint64_t updated = GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT;
   made.input("attempted_step", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
       .input("found_inf", GALLEY_ROLE_WHOLE, updated)
       .input("norm", GALLEY_ROLE_WHOLE, updated)
@@ -36,9 +36,10 @@ Op& op() {
 class Overflow {
  public:
   static constexpr uint32_t stages = GALLEY_STAGE_CHECK;
+  static constexpr uint32_t order = GALLEY_ORDER_FIRST;  // a loss scale reads what this writes
   explicit Overflow(const Options& options) { attrs_.numbers("steps", options.numbers("steps")); }
 
-  void build(Graph& graph, const UpdateCall& call) const {
+  void build(UpdateGraph& graph, const UpdateCall& call) const {
     if (!call.trains()) return;
     graph.node(
         "overflow_in_steps", nullptr,

@@ -1,4 +1,6 @@
 // Claims PLACEMENT by name.
+#include <algorithm>
+
 #include "galley/cpp/glob.hpp"
 #include "galley/cpp/strategy.hpp"
 
@@ -14,10 +16,13 @@ class SecondMemory {
         gradients_(options.strings("gradients")),
         states_(options.strings("states")) {}
 
-  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
-    if (subject.facet != GALLEY_FACET_PLACEMENT) return;
-    for (const std::string& pattern : patterns(subject.kind))
-      if (glob_match(pattern, subject.name)) out.strong(0, memory_.c_str());
+  void claim(const GraphReader&, const Claims& claims) const {
+    if (!claims.about(GALLEY_FACET_PLACEMENT)) return;
+    for (const Claim& tensor : claims) {
+      const auto& all = patterns(tensor.kind);
+      if (std::any_of(all.begin(), all.end(), [&](const std::string& pattern) { return glob_match(pattern, tensor.name); }))
+        tensor.strong(0, memory_.c_str());
+    }
   }
 
  private:

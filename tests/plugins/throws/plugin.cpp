@@ -32,18 +32,18 @@ galley_status create(void*, const galley_options* options, void** out, galley_er
   return GALLEY_OK;
 }
 
-galley_status rewrite(void* instance, const galley_graph_verbs*, galley_graph*, uint32_t, galley_error*) {
+galley_status model(void* instance, const galley_model_verbs*, galley_graph*, galley_error*) {
   maybe_throw(self(instance), "rewrite");
   return GALLEY_OK;
 }
-galley_status claim(void* instance, const galley_graph_reader*, galley_graph*, const galley_subject*, galley_claim_value*, galley_error*) {
+galley_status claim(void* instance, const galley_graph_reader*, galley_graph*, const galley_claim_call*, galley_error*) {
   maybe_throw(self(instance), "claim");
   return GALLEY_OK;
 }
-galley_status build(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, const galley_update_call* call, galley_error*) {
+galley_status build(void* instance, const galley_update_verbs* verbs, galley_graph* graph, const galley_update_call* call, galley_error*) {
   if (call->purpose != GALLEY_PURPOSE_TRAIN) return GALLEY_OK;
   maybe_throw(self(instance), "build");
-  Graph g(verbs, graph);
+  UpdateGraph g(verbs, graph);
   const int64_t code = self(instance).where == "prepare" ? 1 : self(instance).where == "kernel" ? 2 : 0;
   g.node("throws", nullptr, {g.scalar(GALLEY_SCALAR_GRADIENT_FACTOR)}, Attrs().i("when", code).i("number", self(instance).number), {});
   return GALLEY_OK;
@@ -51,7 +51,11 @@ galley_status build(void* instance, const galley_graph_verbs* verbs, galley_grap
 
 void destroy(void* instance) { delete static_cast<Instance*>(instance); }
 const void* get(void*, const char* id) {
-  static const galley_rewrite rewrites = {sizeof(galley_rewrite), 1, rewrite, 0, GALLEY_PHASE_ADD, 0};
+  static const galley_rewrite rewrites = [] {
+    auto table = fresh<galley_rewrite>();
+    table.model = model;
+    return table;
+  }();
   static const galley_claim claims = {sizeof(galley_claim), 1, claim, 0};
   static const galley_update updates = {sizeof(galley_update), 1, GALLEY_STAGE_CLIP, 0, build, 0};
   if (galley_same_text(id, GALLEY_REWRITE)) return &rewrites;
@@ -90,7 +94,8 @@ galley_status enqueue(void* state, galley_queue*, galley_error*) {
   return GALLEY_OK;
 }
 void release(void*) {}
-const galley_kernel kernel_table = {sizeof(galley_kernel), 1, nullptr, "throws.cpu", "throws", "cpu", query, prepare, enqueue, release, 0};
+const galley_kernel kernel_table = {
+    sizeof(galley_kernel), 1, nullptr, "throws.cpu", "throws", "cpu", query, prepare, enqueue, release, 0, nullptr, 0, 0};
 
 const bool registered = add(op()) && add(kernel_table) && add(&strategy);
 

@@ -70,11 +70,12 @@ void components(const std::vector<int64_t>& shape, const FormatOptions&, Compone
 class WrongFormat {
  public:
   explicit WrongFormat(const Options& options) { attrs_.f("factor", options.number("factor")).i("alone", options.boolean("alone")); }
-  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const {
-    if (subject.facet != GALLEY_FACET_STORAGE || subject.kind != GALLEY_SUBJECT_PARAMETER || subject.trainable) return;
-    if (subject.tensor_flags & GALLEY_TENSOR_EMBEDDING || graph.info(subject.tensor).rank < 2) return;
-    out.weak(0, "wrong8");
-    out.with(attrs_);
+  void claim(const GraphReader& graph, const Claims& claims) const {
+    if (!claims.about(GALLEY_FACET_STORAGE)) return;
+    for (const Claim& weight : claims) {
+      if (weight.kind != GALLEY_SUBJECT_PARAMETER || weight.trainable || weight.tensor_flags & GALLEY_TENSOR_EMBEDDING) continue;
+      if (graph.info(weight.tensor).rank >= 2) weight.weak(0, "wrong8", attrs_);
+    }
   }
 
  private:
@@ -83,8 +84,7 @@ class WrongFormat {
 
 const bool registered = add(pack_op()) && add(unpack_op()) && add(kernel<run<pack<float>>, in_f32>("wrong8_pack.cpu", "wrong8_pack")) &&
                         add(kernel<run<unpack<float>>, in_f32>("wrong8_unpack.cpu", "wrong8_unpack")) &&
-                        add(format<components>("wrong8", "wrong8_pack", "wrong8_unpack", false, false)) &&
-                        add(strategy<WrongFormat>("wrong-format"));
+                        add(format<components>("wrong8", "wrong8_pack", "wrong8_unpack")) && add(strategy<WrongFormat>("wrong-format"));
 
 }  // namespace
 

@@ -106,8 +106,7 @@ bool add_back(const char* op) {
 class Gate {
  public:
   explicit Gate(const Options& options) : op_(options.string("op")) {}
-  void rewrite(Graph& graph, uint32_t segment) const {
-    if (segment != GALLEY_SEGMENT_MODEL) return;
+  void model(ModelGraph& graph) const {
     for (galley_node n = graph.next_node(0); n; n = graph.next_node(n)) {
       const galley_node_info node = graph.node(n);
       if (!galley_same_text(node.op, "linear") || node.block < 0) continue;

@@ -13,7 +13,7 @@ namespace {
 
 using namespace galley::sdk;
 
-constexpr uint32_t in_place = GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT, fixed = GALLEY_OPERAND_NO_GRADIENT;
+constexpr uint64_t in_place = GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT, fixed = GALLEY_OPERAND_NO_GRADIENT;
 
 /// Rows and columns as the projection sees them: the shorter side is projected.
 struct Sides {
@@ -142,11 +142,13 @@ class Apollo {
         scale_(options.number("scale")),
         decay_(options.number("weight_decay")) {}
 
-  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
-    if (subject.facet == GALLEY_FACET_UPDATE && subject.trainable) out.weak(0, "apollo");
+  void claim(const GraphReader&, const Claims& claims) const {
+    if (!claims.about(GALLEY_FACET_UPDATE)) return;
+    for (const Claim& parameter : claims)
+      if (parameter.trainable) parameter.weak(0, "apollo");
   }
 
-  void build(Graph& graph, Trained t) const {
+  void build(UpdateGraph& graph, Trained t) const {
     const galley_tensor_info p = graph.info(t.parameter);
     const std::string name = p.name;
     const double decay = p.flags & GALLEY_TENSOR_NO_DECAY ? 0 : decay_;

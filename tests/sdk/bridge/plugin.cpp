@@ -94,11 +94,9 @@ galley_status create(void* self, const galley_options*, void** instance, galley_
   return GALLEY_OK;
 }
 void destroy(void*) noexcept {}
-galley_status rewrite(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, uint32_t segment,
-                      galley_error* error) noexcept {
+galley_status model(void* instance, const galley_model_verbs* verbs, galley_graph* graph, galley_error* error) noexcept {
   return guard(error, [&] {
-    if (segment != GALLEY_SEGMENT_MODEL) return;
-    Graph g(verbs, graph);
+    ModelGraph g(verbs, graph);
     std::vector<galley_tensor> sums;
     for (galley_node n = g.next_node(0); n; n = g.next_node(n))
       if (g.node(n).op_flags & GALLEY_OP_LINEAR && g.node(n).block >= 0) sums.push_back(g.node(n).outputs[0]);
@@ -107,7 +105,11 @@ galley_status rewrite(void* instance, const galley_graph_verbs* verbs, galley_gr
   });
 }
 const void* get(void*, const char* id) noexcept {
-  static const galley_rewrite table = {sizeof(galley_rewrite), 1, rewrite, 0, GALLEY_PHASE_ADD, 0};
+  static const galley_rewrite table = [] {
+    auto t = fresh<galley_rewrite>();
+    t.model = model;
+    return t;
+  }();
   return galley_same_text(id, GALLEY_REWRITE) ? &table : nullptr;
 }
 

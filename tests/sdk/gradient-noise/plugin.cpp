@@ -50,7 +50,7 @@ class GradientNoise {
   static constexpr uint32_t stages = GALLEY_STAGE_GRADIENT;
   explicit GradientNoise(const Options& options) : eta_(options.number("eta")), gamma_(options.number("gamma")) {}
 
-  void build(Graph& graph, Trained trained) const {
+  void build(UpdateGraph& graph, Trained trained) const {
     const std::string name = std::string(graph.info(trained.parameter).name) + ".noise";
     graph.node("gradient_noise", name.c_str(),
                {trained.gradient, graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR), graph.scalar(GALLEY_SCALAR_APPLIED_STEP),

@@ -94,29 +94,38 @@ class Pissa {
  public:
   explicit Pissa(const Options& options) : rank_(options.integer("rank")) {}
 
-  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
-    if (subject.kind == GALLEY_SUBJECT_PARAMETER && subject.facet == GALLEY_FACET_TRAINABLE)
-      galley_same_text(subject.owner, "pissa") ? out.strong(1) : out.weak(0);
+  void claim(const GraphReader&, const Claims& claims) const {
+    if (!claims.about(GALLEY_FACET_TRAINABLE)) return;
+    for (const Claim& parameter : claims) galley_same_text(parameter.owner, "pissa") ? parameter.strong(1) : parameter.weak(0);
   }
 
-  void rewrite(Graph& graph, uint32_t segment) const {
-    if (segment == GALLEY_SEGMENT_EXPORT) graph.export_model(GALLEY_EXPORT_MODEL);
-    std::vector<std::string> weights;
-    for (galley_node n = graph.next_node(0, GALLEY_SEGMENT_MODEL); n; n = graph.next_node(n, GALLEY_SEGMENT_MODEL)) {
-      const galley_node_info node = graph.node(n);
-      if (!(node.op_flags & GALLEY_OP_LINEAR) || node.block < 0 || std::string(node.name).find(".pissa") != std::string::npos) continue;
+  void model(ModelGraph& graph) const {
+    each(graph, [&](const galley_node_info& node) { adapt(graph, node.inputs[0], node.inputs[1], node.outputs[0]); });
+  }
+  void load(LoadGraph& graph) const {
+    each(graph, [&](const galley_node_info& node) { split(graph, node.inputs[1]); });
+  }
+  void save(ExportGraph& graph) const {
+    graph.export_model(GALLEY_EXPORT_MODEL);
+    each(graph, [&](const galley_node_info& node) {
       const galley_tensor w = node.inputs[1];
-      if (segment == GALLEY_SEGMENT_MODEL) adapt(graph, node.inputs[0], w, node.outputs[0]);
-      if (segment == GALLEY_SEGMENT_LOAD) split(graph, w);
-      if (segment == GALLEY_SEGMENT_EXPORT)
-        graph.export_as(w, sum(graph, w, graph.find(name(graph, w) + ".B"), graph.find(name(graph, w) + ".A"), 1));
-    }
+      graph.export_as(w, sum(graph, w, graph.find(name(graph, w) + ".B"), graph.find(name(graph, w) + ".A"), 1));
+    });
   }
 
  private:
+  /// The linear layers of the model's blocks.
+  template <class Do>
+  static void each(Graph& graph, const Do& with) {
+    for (galley_node n = graph.next_node(0, GALLEY_NODES_MODEL); n; n = graph.next_node(n, GALLEY_NODES_MODEL)) {
+      const galley_node_info node = graph.node(n);
+      if (!(node.op_flags & GALLEY_OP_LINEAR) || node.block < 0 || std::string(node.name).find(".pissa") != std::string::npos) continue;
+      with(node);
+    }
+  }
   static std::string name(const GraphReader& graph, galley_tensor w) { return "pissa." + std::string(graph.info(w).name); }
 
-  void adapt(Graph& graph, galley_tensor x, galley_tensor w, galley_tensor y) const {
+  void adapt(ModelGraph& graph, galley_tensor x, galley_tensor w, galley_tensor y) const {
     const galley_tensor_info info = graph.info(w);
     const std::string own = name(graph, w);
     const char* file = "adapter/pissa.safetensors";
@@ -133,7 +142,7 @@ class Pissa {
     return graph.node("add", nullptr, {w, product}, Attrs().f("alpha", alpha))[0];
   }
 
-  void split(Graph& graph, galley_tensor w) const {
+  void split(LoadGraph& graph, galley_tensor w) const {
     const std::vector<galley_tensor> parts = graph.node("pissa_principal", nullptr, {w}, Attrs().i("rank", rank_), {0, 0});
     graph.begin_as(graph.find(name(graph, w) + ".B"), parts[0]);
     graph.begin_as(graph.find(name(graph, w) + ".A"), parts[1]);

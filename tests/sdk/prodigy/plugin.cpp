@@ -12,7 +12,7 @@ namespace {
 
 using namespace galley::sdk;
 
-constexpr uint32_t in_place = GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT, fixed = GALLEY_OPERAND_NO_GRADIENT;
+constexpr uint64_t in_place = GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT, fixed = GALLEY_OPERAND_NO_GRADIENT;
 
 // ---- Of each parameter: its means, and its part of two sums ----------------------------------------------------------------------
 
@@ -151,11 +151,13 @@ class Prodigy {
   explicit Prodigy(const Options& options)
       : betas_(options.numbers("betas")), eps_(options.number("eps")), decay_(options.number("weight_decay")), d0_(options.number("d0")) {}
 
-  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
-    if (subject.facet == GALLEY_FACET_UPDATE && subject.trainable) out.weak(0, "prodigy");
+  void claim(const GraphReader&, const Claims& claims) const {
+    if (!claims.about(GALLEY_FACET_UPDATE)) return;
+    for (const Claim& parameter : claims)
+      if (parameter.trainable) parameter.weak(0, "prodigy");
   }
 
-  void build(Graph& graph, const UpdateCall& call) const {
+  void build(UpdateGraph& graph, const UpdateCall& call) const {
     if (!call.trains()) return;
     const galley_tensor apply = graph.scalar(GALLEY_SCALAR_APPLY), rate = graph.option("lr"),
                         factor = graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR);

@@ -11,7 +11,7 @@ namespace {
 
 using namespace galley::sdk;
 
-constexpr uint32_t in_place = GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT, fixed = GALLEY_OPERAND_NO_GRADIENT;
+constexpr uint64_t in_place = GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT, fixed = GALLEY_OPERAND_NO_GRADIENT;
 
 bool now(const Node& node, uint32_t step, uint32_t apply) {
   return *node.read<int32_t>(apply) && *node.read<int64_t>(step) % node.i("every", 1) == 0;
@@ -87,22 +87,23 @@ class ReLora {
   explicit ReLora(const Options& options) : rank_(options.integer("rank")), every_(options.integer("every")) {}
 
   /// The adapter is trained; the weights beside it have no gradient, but the update writes them; the rest is frozen.
-  void claim(const GraphReader& graph, const galley_subject& subject, Claim& out) const {
-    if (subject.kind != GALLEY_SUBJECT_PARAMETER || subject.facet != GALLEY_FACET_TRAINABLE) return;
-    if (galley_same_text(subject.owner, "relora")) out.strong(1);
-    else if (graph.find(adapter(subject.name) + ".A")) out.strong(GALLEY_TRAINABLE_WRITTEN);
-    else out.weak(0);
+  void claim(const GraphReader& graph, const Claims& claims) const {
+    if (!claims.about(GALLEY_FACET_TRAINABLE)) return;
+    for (const Claim& parameter : claims) {
+      if (galley_same_text(parameter.owner, "relora")) parameter.strong(1);
+      else if (graph.find(adapter(parameter.name) + ".A")) parameter.strong(GALLEY_TRAINABLE_WRITTEN);
+      else parameter.weak(0);
+    }
   }
 
-  void rewrite(Graph& graph, uint32_t segment) const {
-    if (segment == GALLEY_SEGMENT_EXPORT) {
-      graph.export_model(GALLEY_EXPORT_MODEL);
-      each(graph, [&](galley_tensor w, galley_tensor a, galley_tensor b) {
-        const galley_tensor product = graph.node("linear", nullptr, {b, a}, Attrs().i("transposed", 1))[0];
-        graph.export_as(w, graph.node("add", nullptr, {w, product})[0]);
-      });
-    }
-    if (segment != GALLEY_SEGMENT_MODEL) return;
+  void save(ExportGraph& graph) const {
+    graph.export_model(GALLEY_EXPORT_MODEL);
+    each(graph, [&](galley_tensor w, galley_tensor a, galley_tensor b) {
+      const galley_tensor product = graph.node("linear", nullptr, {b, a}, Attrs().i("transposed", 1))[0];
+      graph.export_as(w, graph.node("add", nullptr, {w, product})[0]);
+    });
+  }
+  void model(ModelGraph& graph) const {
     for (galley_node n = graph.next_node(0); n; n = graph.next_node(n)) {
       const galley_node_info node = graph.node(n);
       const galley_tensor_info w = graph.info(node.n_inputs > 1 ? node.inputs[1] : node.inputs[0]);
@@ -119,7 +120,7 @@ class ReLora {
     }
   }
 
-  void build(Graph& graph, const UpdateCall& call) const {
+  void build(UpdateGraph& graph, const UpdateCall& call) const {
     if (!call.trains()) return;
     const galley_tensor step = graph.scalar(GALLEY_SCALAR_APPLIED_STEP), apply = graph.scalar(GALLEY_SCALAR_APPLY);
     each(graph, [&](galley_tensor w, galley_tensor a, galley_tensor b) {

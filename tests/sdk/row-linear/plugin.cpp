@@ -52,8 +52,7 @@ class RowLinear {
   static constexpr uint32_t phase = GALLEY_PHASE_REPLACE;
   explicit RowLinear(const Options&) {}
 
-  void rewrite(Graph& graph, uint32_t segment) const {
-    if (segment != GALLEY_SEGMENT_MODEL) return;
+  void model(ModelGraph& graph) const {
     for (galley_node n = graph.next_node(0), next = 0; n; n = next) {
       next = graph.next_node(n);
       const galley_node_info node = graph.node(n);

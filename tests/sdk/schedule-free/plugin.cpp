@@ -11,7 +11,7 @@ namespace {
 
 using namespace galley::sdk;
 
-constexpr uint32_t in_place = GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT, fixed = GALLEY_OPERAND_NO_GRADIENT;
+constexpr uint64_t in_place = GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT, fixed = GALLEY_OPERAND_NO_GRADIENT;
 
 // ---- The weight of a step in the average: one number for all parameters ----------------------------------------------------------
 
@@ -123,11 +123,13 @@ class ScheduleFree {
   explicit ScheduleFree(const Options& options)
       : betas_(options.numbers("betas")), eps_(options.number("eps")), decay_(options.number("weight_decay")) {}
 
-  void claim(const GraphReader&, const galley_subject& subject, Claim& out) const {
-    if (subject.facet == GALLEY_FACET_UPDATE && subject.trainable) out.weak(0, "schedule-free");
+  void claim(const GraphReader&, const Claims& claims) const {
+    if (!claims.about(GALLEY_FACET_UPDATE)) return;
+    for (const Claim& parameter : claims)
+      if (parameter.trainable) parameter.weak(0, "schedule-free");
   }
 
-  void build(Graph& graph, const UpdateCall& call) const {
+  void build(UpdateGraph& graph, const UpdateCall& call) const {
     if (call.purpose == GALLEY_PURPOSE_EVAL) {
       for (const Trained& t : call.trained)
         graph.eval_as(t.parameter,

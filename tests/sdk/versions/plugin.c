@@ -7,6 +7,9 @@
 #include <galley/galley.h>
 #include <stdlib.h>
 
+#ifndef TEST_NEEDS_MINOR
+#define TEST_NEEDS_MINOR GALLEY_ABI_MINOR /* a later SDK builds a plugin that needs less */
+#endif
 #ifndef TEST_SHORTER
 #define TEST_SHORTER 0 /* 1: the structs lack what stands behind their minimum */
 #endif
@@ -114,11 +117,11 @@ static const galley_attr_rule* const format_rules[] = {&parts_rule};
 
 static const galley_op pack_op = {HEAD(galley_op),    .name = "halves_pack", .summary = "the halves of each F32",
                                   .inputs = halves,   .n_inputs = 1,         .outputs = halves,
-                                  .n_outputs = 2,     .attrs = format_rules,        .n_attrs = 1,
+                                  .n_outputs = 2,     .attrs = format_rules, .n_attrs = 1,
                                   .infer = pack_infer};
 static const galley_op unpack_op = {HEAD(galley_op),      .name = "halves_unpack", .summary = "F32 from its halves",
                                     .inputs = halves,     .n_inputs = 2,           .outputs = whole,
-                                    .n_outputs = 1,       .attrs = format_rules,          .n_attrs = 1,
+                                    .n_outputs = 1,       .attrs = format_rules,   .n_attrs = 1,
                                     .infer = unpack_infer};
 
 enum { BLOCK = 4096 };
@@ -211,16 +214,24 @@ static galley_status components(void* self, const int64_t* shape, uint32_t rank,
   *n = 2;
   return GALLEY_OK;
 }
-static const galley_format format = {HEAD(galley_format), .name = "halves", .pack_op = "halves_pack", .unpack_op = "halves_unpack",
-                                     .exact = 1,          .trainable = 1,   .components = components};
+static const galley_format format = {HEAD(galley_format),
+                                     .name = "halves",
+                                     .pack_op = "halves_pack",
+                                     .unpack_op = "halves_unpack",
+                                     .flags = GALLEY_FORMAT_EXACT | GALLEY_FORMAT_TRAINABLE,
+                                     .components = components};
 
 /* ---- The strategy ------------------------------------------------------------------------------------------------------------------- */
 
 #if !TEST_SHORTER
-static void see_text(void* context, const char* text, uint64_t bytes) { *(uint64_t*)context = text[bytes] == 0 ? bytes : 0; }
-static void see_tensor(void* context, const galley_file_tensor* tensor) {
+static galley_status see_text(void* context, const char* text, uint64_t bytes) {
+  *(uint64_t*)context = text[bytes] == 0 ? bytes : 0;
+  return GALLEY_OK;
+}
+static galley_status see_tensor(void* context, const galley_file_tensor* tensor) {
   uint64_t* good = context;
   *good += tensor->name && tensor->dtype && tensor->rank == 2 && tensor->extents[0] > 0 && tensor->bytes == 24;
+  return GALLEY_OK;
 }
 
 /* Reads files by the host's service: a text, and a safetensors file with the matrices that tests/python/abi_versions.py writes. */
@@ -256,11 +267,10 @@ static galley_status create(void* self, const galley_options* options, void** in
 static void destroy(void* instance) { (void)instance; }
 
 /* Walks the whole model. */
-static galley_status rewrite(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, uint32_t segment, galley_error* error) {
-  const galley_graph_reader* reader = verbs->reader;
+static galley_status model(void* instance, const galley_model_verbs* verbs, galley_graph* graph, galley_error* error) {
+  const galley_graph_reader* reader = verbs->graph->reader;
   int64_t parameters = 0;
   (void)instance;
-  if (segment != GALLEY_SEGMENT_MODEL) return GALLEY_OK;
   for (galley_tensor t = reader->tensor_next(graph, 0); t; t = reader->tensor_next(graph, t)) {
     galley_tensor_info info = {HEAD(galley_tensor_info)};
     const galley_status status = reader->tensor_get(graph, t, &info, error);
@@ -278,32 +288,38 @@ static galley_status rewrite(void* instance, const galley_graph_verbs* verbs, ga
 static const galley_attr* const format_options[] = {&parts};
 #endif
 
-static galley_status claim(void* instance, const galley_graph_reader* reader, galley_graph* graph, const galley_subject* subject,
-                           galley_claim_value* out, galley_error* error) {
-  (void)instance, (void)reader, (void)graph, (void)error;
-  if (subject->facet == GALLEY_FACET_UPDATE && subject->trainable) {
-    out->strength = GALLEY_WEAK;
-    out->text = "versions";
-  }
-  if (subject->facet == GALLEY_FACET_STORAGE && subject->kind == GALLEY_SUBJECT_STATE) {
-    out->strength = GALLEY_STRONG;
-    out->text = "halves";
+static galley_status claim(void* instance, const galley_graph_reader* reader, galley_graph* graph, const galley_claim_call* call,
+                           galley_error* error) {
+  galley_status status = GALLEY_OK;
+  (void)instance, (void)reader, (void)graph;
+  for (uint64_t i = 0; i < call->n_subjects && status == GALLEY_OK; ++i) {
+    const galley_subject* subject = call->subjects[i];
+    galley_claim_value value = {HEAD(galley_claim_value)};
+    if (call->facet == GALLEY_FACET_UPDATE && subject->trainable) {
+      value.strength = GALLEY_WEAK;
+      value.text = "versions";
+    }
+    if (call->facet == GALLEY_FACET_STORAGE && subject->kind == GALLEY_SUBJECT_STATE) {
+      value.strength = GALLEY_STRONG;
+      value.text = "halves";
 #if !TEST_SHORTER
-    out->attrs = format_options;
-    out->n_attrs = 1;
+      value.attrs = format_options;
+      value.n_attrs = 1;
 #endif
+    }
+    if (value.strength) status = call->claim(call->context, i, &value, error);
   }
-  return GALLEY_OK;
+  return status;
 }
 
-static galley_status build_one(const galley_graph_verbs* verbs, galley_graph* graph, galley_tensor parameter, galley_tensor gradient,
+static galley_status build_one(const galley_update_verbs* verbs, galley_graph* graph, galley_tensor parameter, galley_tensor gradient,
                                galley_error* error) {
   galley_tensor_info p = {HEAD(galley_tensor_info)};
   galley_tensor_desc m = {HEAD(galley_tensor_desc), .dtype = GALLEY_F32, .kind = GALLEY_KIND_STATE};
   galley_tensor in[5] = {parameter, gradient};
   const galley_node_desc node = {HEAD(galley_node_desc), .op = "versions_step", .inputs = in, .n_inputs = 5};
   char name[300] = "momentum.";
-  galley_status status = verbs->reader->tensor_get(graph, parameter, &p, error);
+  galley_status status = verbs->graph->reader->tensor_get(graph, parameter, &p, error);
   if (status != GALLEY_OK) return status;
   strncat(name, p.name, 256);
   m.name = name;
@@ -312,14 +328,14 @@ static galley_status build_one(const galley_graph_verbs* verbs, galley_graph* gr
 #if !TEST_SHORTER
   m.parameter = parameter;
 #endif
-  status = verbs->tensor_make(graph, &m, &in[2], error);
+  status = verbs->graph->tensor_make(graph, &m, &in[2], error);
   if (status == GALLEY_OK) status = verbs->rate(graph, "lr", parameter, &in[3], error);
-  if (status == GALLEY_OK) status = verbs->scalar(graph, GALLEY_SCALAR_APPLY, &in[4], error);
-  if (status == GALLEY_OK) status = verbs->node_make(graph, &node, NULL, error);
+  if (status == GALLEY_OK) status = verbs->graph->scalar(graph, GALLEY_SCALAR_APPLY, &in[4], error);
+  if (status == GALLEY_OK) status = verbs->graph->node_make(graph, &node, NULL, error);
   return status;
 }
 
-static galley_status build(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, const galley_update_call* call,
+static galley_status build(void* instance, const galley_update_verbs* verbs, galley_graph* graph, const galley_update_call* call,
                            galley_error* error) {
   galley_status status = GALLEY_OK;
   (void)instance;
@@ -337,7 +353,7 @@ static galley_status decide(void* instance, const galley_saved_set* set, uint32_
   return set->peak(set->context, choices, 0, &peak, error);
 }
 
-static const galley_rewrite rewrites = {HEAD(galley_rewrite), .rewrite = rewrite};
+static const galley_rewrite rewrites = {HEAD(galley_rewrite), .model = model};
 static const galley_claim claims = {.size = TEST_SIZE_CLAIM, .revision = TEST_REVISION_CLAIM, .claim = claim};
 static const galley_update updates = {HEAD(galley_update), .stages = GALLEY_STAGE_STEP, .build = build};
 static const galley_saved saved = {HEAD(galley_saved), .decide = decide};
@@ -419,8 +435,8 @@ static galley_status synchronize(void* device, galley_error* error) {
   return GALLEY_OK;
 }
 static const galley_memory_class memories[] = {
-    {HEAD(galley_memory_class), .name = "host", .alignment = 64, .host_access = 1, .computes = 1},
-    {HEAD(galley_memory_class), .name = "spill", .alignment = 64, .host_access = 1}};
+    {HEAD(galley_memory_class), .name = "host", .alignment = 64, .flags = GALLEY_MEMORY_HOST_ACCESS | GALLEY_MEMORY_COMPUTES},
+    {HEAD(galley_memory_class), .name = "spill", .alignment = 64, .flags = GALLEY_MEMORY_HOST_ACCESS}};
 static const galley_memory_class* const memory_list[] = {&memories[0], &memories[1]};
 static const galley_queue_info queues[] = {{HEAD(galley_queue_info), .role = GALLEY_QUEUE_COMPUTE},
                                            {HEAD(galley_queue_info), .role = GALLEY_QUEUE_OUT}};
@@ -452,6 +468,9 @@ static galley_status opened(const galley_host* table, galley_error* error) {
   host->log(host->context, GALLEY_LOG_DEBUG, "opened");
   return GALLEY_OK;
 }
+#if !TEST_SHORTER
+static void closed(void) { host->log(host->context, GALLEY_LOG_DEBUG, "closed"); }
+#endif
 static const galley_strategy* const strategies[] = {&strategy};
 static const galley_op* const ops[] = {&step_op, &pack_op, &unpack_op};
 static const galley_kernel* const kernels[] = {&step_kernel, &pack_kernel, &unpack_kernel};
@@ -461,7 +480,7 @@ static const galley_device* const devices[] = {&device};
 GALLEY_PUBLIC extern const galley_entry galley_entry_v1;
 const galley_entry galley_entry_v1 = {HEAD(galley_entry),
                                       .abi_major = GALLEY_ABI_MAJOR,
-                                      .abi_minor = GALLEY_ABI_MINOR,
+                                      .abi_minor = TEST_NEEDS_MINOR,
                                       .id = "versions",
                                       .version = "1.0.0",
                                       .open = opened,
@@ -474,4 +493,8 @@ const galley_entry galley_entry_v1 = {HEAD(galley_entry),
                                       .formats = formats,
                                       .n_formats = 1,
                                       .devices = devices,
-                                      .n_devices = 1};
+                                      .n_devices = 1,
+#if !TEST_SHORTER
+                                      .close = closed
+#endif
+};

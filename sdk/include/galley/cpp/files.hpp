@@ -33,11 +33,13 @@ struct Seen {
   T value = {};
   std::exception_ptr failure;
   template <class F>
-  void add(const F& f) noexcept {
+  galley_status add(const F& f) noexcept {
     try {
-      if (!failure) f(value);
+      f(value);
+      return GALLEY_OK;
     } catch (...) {
       failure = std::current_exception();
+      return GALLEY_FAILED;
     }
   }
   T take(galley_status status, const galley_error& error) {
@@ -56,7 +58,7 @@ inline std::string read_text(const std::string& path, uint64_t limit = uint64_t{
   const galley_status status = detail::files().text(
       host()->context, path.c_str(), limit,
       [](void* context, const char* text, uint64_t bytes) {
-        static_cast<detail::Seen<std::string>*>(context)->add([&](std::string& out) { out.assign(text, bytes); });
+        return static_cast<detail::Seen<std::string>*>(context)->add([&](std::string& out) { out.assign(text, bytes); });
       },
       &seen, &error);
   return seen.take(status, error);
@@ -71,7 +73,7 @@ inline std::vector<FileTensor> read_tensors(const std::string& path) {
   const galley_status status = detail::files().tensors(
       host()->context, path.c_str(),
       [](void* context, const galley_file_tensor* shown) {
-        static_cast<detail::Seen<Tensors>*>(context)->add([&](Tensors& out) {
+        return static_cast<detail::Seen<Tensors>*>(context)->add([&](Tensors& out) {
           const galley_file_tensor t = read(shown);
           out.push_back({t.name, t.dtype, {t.extents, t.extents + t.rank}, t.bytes});
         });
@@ -91,7 +93,7 @@ inline std::map<std::string, std::string> read_contents(const std::string& path,
   const galley_status status = files.contents(
       host()->context, path.c_str(), pattern, limit,
       [](void* context, const char* name, const void* data, uint64_t bytes) {
-        static_cast<detail::Seen<Contents>*>(context)->add(
+        return static_cast<detail::Seen<Contents>*>(context)->add(
             [&](Contents& out) { out.emplace(name, std::string(static_cast<const char*>(data), bytes)); });
       },
       &seen, &error);

@@ -17,11 +17,13 @@ class GraphReader {
   galley_tensor_info info(galley_tensor t) const {
     galley_tensor_info out = fresh<galley_tensor_info>();
     check([&](galley_error* e) { return reader_->tensor_get(graph_, t, &out, e); });
+    understand(&out);
     return out;
   }
   galley_node_info node(galley_node n) const {
     galley_node_info out = fresh<galley_node_info>();
     check([&](galley_error* e) { return reader_->node_get(graph_, n, &out, e); });
+    understand(&out);
     return out;
   }
   /// Returns 0 if there is no such tensor. The gradient of parameter P is "grad.P".
@@ -31,24 +33,29 @@ class GraphReader {
     return out;
   }
   galley_tensor next_tensor(galley_tensor t) const { return reader_->tensor_next(graph_, t); }
-  /// Iterates over the nodes of the graph that is being built, or of GALLEY_SEGMENT_MODEL.
-  galley_node next_node(galley_node n, uint32_t segment = 0) const {
-    if (!GALLEY_HAS(reader_, galley_graph_reader, node_next)) unsupported("this Galley does not list nodes");
-    return reader_->node_next(graph_, segment, n);
-  }
+  /// Iterates over the nodes of what is being built, or of the model: GALLEY_NODES_….
+  galley_node next_node(galley_node n, uint32_t of = GALLEY_NODES_BUILT) const { return reader_->node_next(graph_, of, n); }
   /// The run that the graph is made for.
   galley_run_info run() const {
     if (!GALLEY_HAS(reader_, galley_graph_reader, run)) unsupported("this Galley does not describe the run");
     galley_run_info out = fresh<galley_run_info>();
     check([&](galley_error* e) { return reader_->run(graph_, &out, e); });
+    understand(&out);
     return out;
   }
   /// A key of the model's config.json as JSON text, which lives as long as the graph; nullptr if there is no such key.
   const char* config_of(const char* key) const {
-    if (!GALLEY_HAS(reader_, galley_graph_reader, config)) unsupported("this Galley does not show the model's configuration");
+    if (!GALLEY_HAS(reader_, galley_graph_reader, config_get)) unsupported("this Galley does not show the model's configuration");
     const char* json = nullptr;
-    check([&](galley_error* e) { return reader_->config(graph_, key, &json, e); });
+    check([&](galley_error* e) { return reader_->config_get(graph_, key, &json, e); });
     return json;
+  }
+  /// What this strategy has written into a file by `document`; "": nothing.
+  std::string document_of(const std::string& file) const {
+    if (!GALLEY_HAS(reader_, galley_graph_reader, document_get)) unsupported("this Galley does not show documents");
+    const char* text = nullptr;
+    check([&](galley_error* e) { return reader_->document_get(graph_, file.c_str(), &text, e); });
+    return text ? text : "";
   }
 
  protected:
@@ -62,7 +69,7 @@ class GraphReader {
   galley_graph* graph_;
 };
 
-/// Changes a graph. Each method throws Failure with the host's text.
+/// Changes a graph: what every phase has. Each method throws Failure with the host's text.
 class Graph : public GraphReader {
  public:
   Graph(const galley_graph_verbs* verbs, galley_graph* graph) : GraphReader(verbs->reader, graph), verbs_(verbs) {}
@@ -146,30 +153,6 @@ class Graph : public GraphReader {
     check([&](galley_error* e) { return verbs_->node_make(graph_, &d, outputs.data(), e); });
     return outputs;
   }
-  void replace(galley_tensor from, galley_tensor to) {
-    check([&](galley_error* e) { return verbs_->replace(graph_, from, to, e); });
-  }
-  void set_input(galley_node node, uint32_t input, galley_tensor to) {
-    check([&](galley_error* e) { return verbs_->set_input(graph_, node, input, to, e); });
-  }
-  /// While loading. Names a tensor of the model's own files, which is read as `dtype`.
-  galley_tensor file(const std::string& name, uint32_t dtype, const std::vector<int64_t>& shape) {
-    const std::string own = "file." + name;
-    galley_tensor_desc d = described(own, GALLEY_KIND_FILE, dtype, shape);
-    d.source_name = name.c_str();
-    return make(d);
-  }
-  /// While loading. The parameter or state begins as `value`, or a component of it does.
-  void begin_as(galley_tensor tensor, galley_tensor value, uint32_t component = GALLEY_BEGIN_NUMBERS) {
-    check([&](galley_error* e) { return verbs_->begin_as(graph_, tensor, component, value, e); });
-  }
-  /// While loading. What is left of `value` in the format in which the parameter is stored.
-  galley_tensor pack_and_unpack(galley_tensor parameter, galley_tensor value) {
-    if (!GALLEY_HAS(verbs_, galley_graph_verbs, pack_and_unpack)) unsupported("this Galley does not pack while loading");
-    galley_tensor out = 0;
-    check([&](galley_error* e) { return verbs_->pack_and_unpack(graph_, parameter, value, &out, e); });
-    return out;
-  }
   galley_tensor scalar(uint32_t which) {
     galley_tensor out = 0;
     check([&](galley_error* e) { return verbs_->scalar(graph_, which, &out, e); });
@@ -180,62 +163,126 @@ class Graph : public GraphReader {
     check([&](galley_error* e) { return verbs_->option(graph_, name, &out, e); });
     return out;
   }
-  /// Returns the option `name` as the learning rate of `parameter`.
-  galley_tensor rate(const char* name, galley_tensor parameter) {
-    galley_tensor out = 0;
-    check([&](galley_error* e) { return verbs_->rate(graph_, name, parameter, &out, e); });
-    return out;
-  }
-  void scale_rate(galley_tensor parameter, double factor) {
-    check([&](galley_error* e) { return verbs_->scale_rate(graph_, parameter, factor, e); });
-  }
-  void report(galley_tensor tensor, const std::string& name) {
-    check([&](galley_error* e) { return verbs_->report(graph_, tensor, name.c_str(), e); });
-  }
-  void eval_as(galley_tensor parameter, galley_tensor value) {
-    check([&](galley_error* e) { return verbs_->eval_as(graph_, parameter, value, e); });
-  }
-  void document(const std::string& file, const std::string& text) {
-    check([&](galley_error* e) { return verbs_->document(graph_, file.c_str(), text.c_str(), e); });
-  }
-  void export_as(galley_tensor parameter, galley_tensor value) {
-    check([&](galley_error* e) { return verbs_->export_as(graph_, parameter, value, e); });
-  }
-  void export_stored(galley_tensor parameter) {
-    check([&](galley_error* e) { return verbs_->export_stored(graph_, parameter, e); });
-  }
-  /// Component `index` of the format in which a parameter is stored, for nodes to read.
-  galley_tensor component(galley_tensor parameter, uint32_t index) {
-    if (!GALLEY_HAS(verbs_, galley_graph_verbs, component)) unsupported("this Galley does not hand out components");
-    galley_tensor out = 0;
-    check([&](galley_error* e) { return verbs_->component(graph_, parameter, index, &out, e); });
-    return out;
-  }
-  void export_tensor(const std::string& name, galley_tensor value) {
-    if (!GALLEY_HAS(verbs_, galley_graph_verbs, export_tensor)) unsupported("this Galley saves parameters only");
-    check([&](galley_error* e) { return verbs_->export_tensor(graph_, name.c_str(), value, e); });
-  }
-  void export_model(uint32_t what) {
-    check([&](galley_error* e) { return verbs_->export_model(graph_, what, e); });
-  }
-  void config(const std::string& key, const std::string& json) {
-    check([&](galley_error* e) { return verbs_->config(graph_, key.c_str(), json.c_str(), e); });
-  }
-  void stop_if(galley_tensor flag, const std::string& cause, const std::string& hint = {}) {
-    check([&](galley_error* e) { return verbs_->stop_if(graph_, flag, cause.c_str(), hint.c_str(), e); });
-  }
-  void end_if(galley_tensor flag, const std::string& reason) {
-    if (!GALLEY_HAS(verbs_, galley_graph_verbs, end_if)) unsupported("this Galley has no 'end_if'");
-    check([&](galley_error* e) { return verbs_->end_if(graph_, flag, reason.c_str(), e); });
-  }
-  void ignore(const std::string& pattern) {
-    if (!GALLEY_HAS(verbs_, galley_graph_verbs, ignore)) unsupported("this Galley has no 'ignore'");
-    check([&](galley_error* e) { return verbs_->ignore(graph_, pattern.c_str(), e); });
-  }
 
  private:
   const galley_graph_verbs* verbs_;
   galley_tensor about_ = 0;
+};
+
+/// The model's forward graph, which a strategy rewrites.
+class ModelGraph : public Graph {
+ public:
+  ModelGraph(const galley_model_verbs* verbs, galley_graph* graph) : Graph(verbs->graph, graph), own_(verbs) {}
+  void replace(galley_tensor from, galley_tensor to) {
+    check([&](galley_error* e) { return own_->replace(graph_, from, to, e); });
+  }
+  void set_input(galley_node node, uint32_t input, galley_tensor to) {
+    check([&](galley_error* e) { return own_->set_input(graph_, node, input, to, e); });
+  }
+  void scale_rate(galley_tensor parameter, double factor) {
+    check([&](galley_error* e) { return own_->scale_rate(graph_, parameter, factor, e); });
+  }
+  void ignore(const std::string& pattern) {
+    check([&](galley_error* e) { return own_->ignore(graph_, pattern.c_str(), e); });
+  }
+  void document(const std::string& file, const std::string& text) {
+    check([&](galley_error* e) { return own_->document(graph_, file.c_str(), text.c_str(), e); });
+  }
+
+ private:
+  const galley_model_verbs* own_;
+};
+
+/// What parameters and states begin as.
+class LoadGraph : public Graph {
+ public:
+  LoadGraph(const galley_load_verbs* verbs, galley_graph* graph) : Graph(verbs->graph, graph), own_(verbs) {}
+  /// Names a tensor of the model's own files, which is read as `dtype`.
+  galley_tensor file(const std::string& name, uint32_t dtype, const std::vector<int64_t>& shape) {
+    const std::string own = "file." + name;
+    galley_tensor_desc d = described(own, GALLEY_KIND_FILE, dtype, shape);
+    d.source_name = name.c_str();
+    return make(d);
+  }
+  /// The parameter or state begins as `value`, or a component of it does.
+  void begin_as(galley_tensor tensor, galley_tensor value, uint32_t component = GALLEY_BEGIN_NUMBERS) {
+    check([&](galley_error* e) { return own_->begin_as(graph_, tensor, component, value, e); });
+  }
+  /// What is left of `value` in the format in which the parameter is stored.
+  galley_tensor pack_and_unpack(galley_tensor parameter, galley_tensor value) {
+    galley_tensor out = 0;
+    check([&](galley_error* e) { return own_->pack_and_unpack(graph_, parameter, value, &out, e); });
+    return out;
+  }
+  void ignore(const std::string& pattern) {
+    check([&](galley_error* e) { return own_->ignore(graph_, pattern.c_str(), e); });
+  }
+
+ private:
+  const galley_load_verbs* own_;
+};
+
+/// What is saved.
+class ExportGraph : public Graph {
+ public:
+  ExportGraph(const galley_export_verbs* verbs, galley_graph* graph) : Graph(verbs->graph, graph), own_(verbs) {}
+  void document(const std::string& file, const std::string& text) {
+    check([&](galley_error* e) { return own_->document(graph_, file.c_str(), text.c_str(), e); });
+  }
+  void export_as(galley_tensor parameter, galley_tensor value) {
+    check([&](galley_error* e) { return own_->export_as(graph_, parameter, value, e); });
+  }
+  void export_stored(galley_tensor parameter) {
+    check([&](galley_error* e) { return own_->export_stored(graph_, parameter, e); });
+  }
+  /// Component `index` of the format in which a parameter is stored, for nodes to read.
+  galley_tensor component(galley_tensor parameter, uint32_t index) {
+    galley_tensor out = 0;
+    check([&](galley_error* e) { return own_->component(graph_, parameter, index, &out, e); });
+    return out;
+  }
+  void export_tensor(const std::string& name, galley_tensor value) {
+    check([&](galley_error* e) { return own_->export_tensor(graph_, name.c_str(), value, e); });
+  }
+  void export_model(uint32_t what) {
+    check([&](galley_error* e) { return own_->export_model(graph_, what, e); });
+  }
+  void config(const std::string& key, const std::string& json) {
+    check([&](galley_error* e) { return own_->config_set(graph_, key.c_str(), json.c_str(), e); });
+  }
+
+ private:
+  const galley_export_verbs* own_;
+};
+
+/// The update, and what is evaluated in the place of parameters.
+class UpdateGraph : public Graph {
+ public:
+  UpdateGraph(const galley_update_verbs* verbs, galley_graph* graph) : Graph(verbs->graph, graph), own_(verbs) {}
+  /// Returns the option `name` as the learning rate of `parameter`.
+  galley_tensor rate(const char* name, galley_tensor parameter) {
+    galley_tensor out = 0;
+    check([&](galley_error* e) { return own_->rate(graph_, name, parameter, &out, e); });
+    return out;
+  }
+  void scale_rate(galley_tensor parameter, double factor) {
+    check([&](galley_error* e) { return own_->scale_rate(graph_, parameter, factor, e); });
+  }
+  void report(galley_tensor tensor, const std::string& name) {
+    check([&](galley_error* e) { return own_->report(graph_, tensor, name.c_str(), e); });
+  }
+  void eval_as(galley_tensor parameter, galley_tensor value) {
+    check([&](galley_error* e) { return own_->eval_as(graph_, parameter, value, e); });
+  }
+  void stop_if(galley_tensor flag, const std::string& cause, const std::string& hint = {}) {
+    check([&](galley_error* e) { return own_->stop_if(graph_, flag, cause.c_str(), hint.c_str(), e); });
+  }
+  void end_if(galley_tensor flag, const std::string& reason) {
+    check([&](galley_error* e) { return own_->end_if(graph_, flag, reason.c_str(), e); });
+  }
+
+ private:
+  const galley_update_verbs* own_;
 };
 
 /// The arguments of a gradient rule; see galley_gradient_call.

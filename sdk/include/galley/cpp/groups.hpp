@@ -21,17 +21,17 @@ namespace detail {
 /// The table of a kernel that takes all nodes of a launch: `T::query(Nodes, target, plan)`, `T(Nodes, setup)`, `run()`.
 template <class T>
 struct NodesTable {
-  static Nodes all(const galley_node_view* const* nodes, uint32_t n) {
+  static Nodes all(const galley_node_view* const* nodes, uint32_t n, galley_status status = GALLEY_INVALID) {
     Nodes out;
     out.reserve(n);
-    for (uint32_t i = 0; i < n; ++i) out.emplace_back(nodes[i]);
+    for (uint32_t i = 0; i < n; ++i) out.emplace_back(nodes[i], status);
     return out;
   }
   static galley_status query(void*, const galley_node_view* const* nodes, uint32_t n, const galley_target* target, galley_kernel_plan* out,
                              galley_error* error) noexcept {
     return guard(error, [&] {
-      galley_kernel_plan plan = read(out);
-      T::query(all(nodes, n), read(target), plan);
+      galley_kernel_plan plan = read(out, GALLEY_UNSUPPORTED);
+      T::query(all(nodes, n, GALLEY_UNSUPPORTED), read(target, GALLEY_UNSUPPORTED), plan);
       galley_assign(out, &plan);
     });
   }
@@ -68,13 +68,13 @@ namespace detail {
 
 /// Adds the four kernels of an optimizer's rule (steps.hpp, galley/cuda/steps.hpp): make(name, op, links, stored).
 template <class Make>
-bool add_steps(const std::string& op, const std::string& device, const Make& make) {
+bool add_steps(const std::string& op, const std::string& device, std::initializer_list<KnownOp> known, const Make& make) {
   static std::deque<std::string> texts;  // which kernels point to
   const auto text = [&](const std::string& t) { return texts.emplace_back(t).c_str(); };
   const auto one = [&](const char* kind, const char* chain, auto links, auto stored) {
     galley_kernel kernel = make(text(op + kind + "." + device), text(op + chain), links, stored);
     if (stored()) kernel.flags |= GALLEY_KERNEL_FORMATS;
-    return add(kernel);
+    return add(kernel, known);
   };
   constexpr std::integral_constant<size_t, 1> alone;
   constexpr std::integral_constant<size_t, 2> copied;

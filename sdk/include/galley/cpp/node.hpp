@@ -24,14 +24,6 @@ constexpr T fresh() {
   out.revision = 1;
   return out;
 }
-/// Returns a copy of another maker's struct, whatever its size, as a struct of this header.
-template <class T>
-T read(const T* from) {
-  T out = fresh<T>();
-  galley_assign(&out, from);
-  return out;
-}
-
 /// A guarded function throws this to return a status, a line of text and a hint.
 struct Failure : std::runtime_error {
   Failure(galley_status status_, const std::string& text, std::string hint_ = {})
@@ -42,6 +34,46 @@ struct Failure : std::runtime_error {
 
 [[noreturn]] inline void invalid(const std::string& text, const std::string& hint = {}) { throw Failure(GALLEY_INVALID, text, hint); }
 [[noreturn]] inline void unsupported(const std::string& text) { throw Failure(GALLEY_UNSUPPORTED, text); }
+
+/// Whether a struct of the host's means what this header says, all that it points to included: galley_understood.
+template <class T>
+auto understood(const T* p, int = 0) -> decltype(uint64_t{p->flags}, bool()) {
+  return galley_understood(p, GALLEY_HAS(p, T, flags) ? p->flags : 0, 0) != 0;
+}
+template <class T>
+bool understood(const T* p, long) {
+  return galley_understood(p, 0, 0) != 0;
+}
+inline bool understood(const galley_node_view* p, int) { return galley_node_understood(p) != 0; }
+inline bool understood(const galley_tensor_info* p, int) { return galley_understood(p, p->flags, GALLEY_TENSOR_KNOWN) != 0; }
+inline bool understood(const galley_node_info* p, int) { return galley_understood(p, p->op_flags, GALLEY_OP_KNOWN) != 0; }
+inline bool understood(const galley_run_info* p, int) { return galley_understood(p, p->flags, GALLEY_RUN_KNOWN) != 0; }
+inline bool understood(const galley_target* p, int) { return galley_target_understood(p) != 0; }
+inline bool understood(const galley_kernel_plan* p, int) { return galley_understood(p, p->flags, GALLEY_PLAN_KNOWN) != 0; }
+inline bool understood(const galley_kernel_setup* p, int) { return galley_understood(p, 0, 0) && galley_target_understood(p->target); }
+inline bool understood(const galley_device_options* p, int) {
+  return galley_understood(p, p->flags, 0) && galley_target_understood(p->target);
+}
+inline bool understood(const galley_saved_set* p, int) { return galley_saved_set_understood(p) != 0; }
+inline bool understood(const galley_subject* p, int) {
+  return galley_understood(p, p->tensor_flags, GALLEY_TENSOR_KNOWN) && galley_understood(p, p->op_flags, GALLEY_OP_KNOWN);
+}
+
+/// Throws, with `status`, where it means more.
+template <class T>
+void understand(const T* p, galley_status status = GALLEY_INVALID) {
+  if (!understood(p, 0))
+    throw Failure(status, "what Galley says has flags or a revision that this plugin does not know", "build the plugin with a newer SDK");
+}
+
+/// Returns a copy of a struct of the host's, whatever its size, as a struct of this header. Throws where it means more than that says.
+template <class T>
+T read(const T* from, galley_status status = GALLEY_INVALID) {
+  understand(from, status);
+  T out = fresh<T>();
+  galley_assign(&out, from);
+  return out;
+}
 
 /// Copies text into an array of `room` bytes. Text that is too long is cut between two UTF-8 characters.
 inline void put_text(char* out, size_t room, const char* text) noexcept {
@@ -71,7 +103,7 @@ galley_status guard(galley_error* error, Body&& body) noexcept {
   } catch (const Failure& failure) {
     return fill(error, failure.status, failure.what(), failure.hint.c_str());
   } catch (const std::bad_alloc&) {
-    return fill(error, GALLEY_FAILED, "out of memory");
+    return fill(error, GALLEY_NO_MEMORY, "out of memory");
   } catch (const std::exception& exception) {
     return fill(error, GALLEY_FAILED, exception.what());
   } catch (...) {
@@ -142,7 +174,8 @@ class Attrs {
 /// A node as the functions of ops and kernels see it. Operands are accessed by index, attributes by name.
 class Node {
  public:
-  explicit Node(const galley_node_view* view) : view_(view) {}
+  /// Throws Failure with `status` where the host says more of the node than this header knows.
+  explicit Node(const galley_node_view* view, galley_status status = GALLEY_INVALID) : view_(view) { understand(view, status); }
   const galley_node_view* view() const { return view_; }
   const char* name() const { return view_->name; }
   bool has(uint32_t input) const { return input < view_->n_inputs && view_->inputs[input]; }

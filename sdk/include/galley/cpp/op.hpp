@@ -45,7 +45,7 @@ galley_status reference(void*, const galley_node_view* node, galley_error* error
   return guard(error, [&] { F(Node(node)); });
 }
 
-inline galley_operand_rule rule(const char* name, uint32_t role, uint32_t flags = 0, int32_t alias = -1) {
+inline galley_operand_rule rule(const char* name, uint32_t role, uint64_t flags = 0, int32_t alias = -1) {
   galley_operand_rule out = fresh<galley_operand_rule>();
   out.name = name;
   out.role = role;
@@ -92,11 +92,11 @@ class Op {
     op_.summary = summary;
   }
   Op(const Op&) = delete;
-  Op& input(const char* name, uint32_t role, uint32_t flags = 0) {
+  Op& input(const char* name, uint32_t role, uint64_t flags = 0) {
     inputs_.push_back(rule(name, role, flags));
     return *this;
   }
-  Op& output(const char* name, uint32_t role, uint32_t flags = 0, int32_t alias = -1) {
+  Op& output(const char* name, uint32_t role, uint64_t flags = 0, int32_t alias = -1) {
     outputs_.push_back(rule(name, role, flags, alias));
     return *this;
   }
@@ -110,7 +110,7 @@ class Op {
     return *this;
   }
   Op& flags(uint64_t flags) {
-    op_.flags = flags;
+    op_.flags |= flags;
     return *this;
   }
   Op& grain(uint32_t grain, int64_t block = 0) {
@@ -140,7 +140,7 @@ class Op {
   }
   /// Adds a test case. `length`: positions per sequence (0: rows).
   Op& test(const char* name, std::vector<CaseInput> inputs, Attrs attrs = {}, int64_t length = 0,
-           uint32_t node_flags = GALLEY_NODE_TRAINING) {
+           uint64_t node_flags = GALLEY_NODE_TRAINING) {
     Case& c = cases_.emplace_back();
     c.attrs = std::move(attrs);
     c.inputs = std::move(inputs);

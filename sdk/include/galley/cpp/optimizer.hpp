@@ -61,7 +61,7 @@ class StepOp : public Op {
   /// `parameter`, `gradient`: what these inputs are called.
   StepOp(const char* name, const char* summary, const char* parameter = "parameter", const char* gradient = "gradient")
       : Op(name, summary) {
-    constexpr uint32_t fixed = GALLEY_OPERAND_NO_GRADIENT;
+    constexpr uint64_t fixed = GALLEY_OPERAND_NO_GRADIENT;
     input(parameter, GALLEY_ROLE_ROWS, kInPlace)
         .input(gradient, GALLEY_ROLE_ROWS, fixed | GALLEY_OPERAND_ANY_DTYPE)
         .input("lr", GALLEY_ROLE_WHOLE, fixed | GALLEY_OPERAND_OPTIONAL)
@@ -72,7 +72,7 @@ class StepOp : public Op {
     Op::infer<infer_step>();
   }
   /// A state of the parameter's shape. Test cases draw its numbers from [low, high]. `flags`: GALLEY_OPERAND_OPTIONAL or 0.
-  StepOp& state(const char* name, double low = -1, double high = 1, uint32_t flags = 0) {
+  StepOp& state(const char* name, double low = -1, double high = 1, uint64_t flags = 0) {
     input(name, GALLEY_ROLE_ROWS, kInPlace | flags);
     states_.emplace_back(low, high);
     return *this;
@@ -93,7 +93,7 @@ class StepOp : public Op {
   }
 
  private:
-  static constexpr uint32_t kInPlace = GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT;
+  static constexpr uint64_t kInPlace = GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT;
 
   static void infer_step(const Node& node, Shapes&) {
     const std::string name = node.name();
@@ -131,14 +131,18 @@ class Updated {
       groups_.push_back(std::move(g));
     }
   }
-  /// In its claims, the text says which group a parameter belongs to: it lives as long as this. `strongly`: also without `parameters`.
-  void claim(const GraphReader&, const galley_subject& subject, Claim& out, bool strongly = false) const {
-    if (!asks_for_update(subject)) return;
-    if (!subject.trainable) return;
-    const Group* group = group_of(subject.name);
+  /// Claims updates, and nothing else.
+  void claim(const Claims& claims) const {
+    if (!claims.about(GALLEY_FACET_UPDATE)) return;
+    for (const Claim& parameter : claims) claim(parameter);
+  }
+  /// Claims the update of one parameter, if it is trained. The text says which group it belongs to. `strongly`: also without `parameters`.
+  void claim(const Claim& parameter, bool strongly = false) const {
+    if (!parameter.trainable) return;
+    const Group* group = group_of(parameter.name);
     const char* const text = group ? group->text.c_str() : name_.c_str();
-    if (parameters_.empty() && !strongly) out.weak(0, text);
-    else if (parameters_.empty() || parameters_.match(subject.name)) out.strong(0, text);
+    if (parameters_.empty() && !strongly) parameter.weak(0, text);
+    else if (parameters_.empty() || parameters_.match(parameter.name)) parameter.strong(0, text);
   }
   bool names(const char* parameter) const { return parameters_.empty() || parameters_.match(parameter); }
   double decay(const galley_tensor_info& parameter) const {
@@ -158,9 +162,6 @@ class Updated {
     std::string text;
     double lr_factor, decay;  // a negative decay: the optimizer's own
   };
-  static bool asks_for_update(const galley_subject& subject) {
-    return subject.kind == GALLEY_SUBJECT_PARAMETER && subject.facet == GALLEY_FACET_UPDATE;
-  }
   const Group* group_of(const char* name) const {
     const auto found = std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) { return g.patterns.match(name); });
     return found == groups_.end() ? nullptr : &*found;
@@ -177,10 +178,10 @@ class Updated {
 class StepNode {
  public:
   /// `rate`: the option that is the learning rate.
-  StepNode(Graph& graph, const Trained& trained, const Updated& updated, const char* rate = "lr")
+  StepNode(UpdateGraph& graph, const Trained& trained, const Updated& updated, const char* rate = "lr")
       : StepNode(graph, trained, scaled(graph, trained, updated), rate) {}
   /// Of an optimizer without these options.
-  StepNode(Graph& graph, const Trained& trained) : StepNode(graph, trained, graph.info(trained.parameter), "lr") {}
+  StepNode(UpdateGraph& graph, const Trained& trained) : StepNode(graph, trained, graph.info(trained.parameter), "lr") {}
 
   /// The next state: zeros of the parameter's shape, "<parameter>.<name>". `flags`: GALLEY_TENSOR_….
   StepNode& state(const char* name, uint64_t flags = 0) {
@@ -195,7 +196,7 @@ class StepNode {
   void add(const char* op, const Attrs& attrs) { graph_.node(op, nullptr, inputs_, attrs, {}); }
 
  private:
-  StepNode(Graph& graph, const Trained& trained, const galley_tensor_info& parameter, const char* rate)
+  StepNode(UpdateGraph& graph, const Trained& trained, const galley_tensor_info& parameter, const char* rate)
       : graph_(graph), parameter_(parameter) {
     inputs_ = {trained.parameter,
                trained.gradient,
@@ -204,13 +205,13 @@ class StepNode {
                graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR),
                graph.scalar(GALLEY_SCALAR_APPLY)};
   }
-  static galley_tensor_info scaled(Graph& graph, const Trained& trained, const Updated& updated) {
+  static galley_tensor_info scaled(UpdateGraph& graph, const Trained& trained, const Updated& updated) {
     const galley_tensor_info parameter = graph.info(trained.parameter);
     if (const double factor = updated.lr_factor(parameter); factor != 1) graph.scale_rate(trained.parameter, factor);
     return parameter;
   }
 
-  Graph& graph_;
+  UpdateGraph& graph_;
   galley_tensor_info parameter_;
   std::vector<galley_tensor> inputs_;
 };

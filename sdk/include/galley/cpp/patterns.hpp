@@ -32,13 +32,6 @@ class Patterns {
   std::vector<std::string> patterns_;
 };
 
-/// Whether this parameter is the graph's first: what is the same for all of them is looked at once.
-inline bool is_first_parameter(const GraphReader& graph, galley_tensor asked) {
-  for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t))
-    if (graph.info(t).kind == GALLEY_KIND_PARAMETER) return t == asked;
-  return false;
-}
-
 /// What a weight's layer is called, by the weight's name: "model.layers.0.mlp.up_proj".
 inline std::string module_of(const std::string& parameter) {
   const std::string end = ".weight";

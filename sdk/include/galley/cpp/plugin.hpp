@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "galley/cpp/known.hpp"
 #include "galley/cpp/op.hpp"
 
 namespace galley::sdk {
@@ -72,8 +73,8 @@ struct KernelTable {
                              galley_error* error) noexcept {
     return guard(error, [&] {
       if (n != 1) unsupported("one node at a time");
-      galley_kernel_plan plan = read(out);
-      T::query(Node(nodes[0]), read(target), plan);
+      galley_kernel_plan plan = read(out, GALLEY_UNSUPPORTED);
+      T::query(Node(nodes[0], GALLEY_UNSUPPORTED), read(target, GALLEY_UNSUPPORTED), plan);
       galley_assign(out, &plan);
     });
   }
@@ -136,8 +137,8 @@ galley_kernel kernel_of(const char* name, const char* op, const char* device = G
   return detail::KernelTable<T>::table(name, op, device, flags);
 }
 
-/// A format: format<components>("bf16", "bf16_pack", "bf16_unpack"). components(shape, options, out) adds the components in order. `exact`,
-/// `trainable` and `flags` are those of galley_format.
+/// A format: format<components>("bf16", "bf16_pack", "bf16_unpack"). components(shape, options, out) adds the components in order.
+/// `flags`: GALLEY_FORMAT_….
 class Components {
  public:
   Components(galley_component* const* out, uint32_t* n) : out_(out), n_(n) {}
@@ -166,17 +167,16 @@ class Components {
 };
 using FormatOptions = std::vector<const galley_attr*>;
 template <void (*Fill)(const std::vector<int64_t>& shape, const FormatOptions&, Components&)>
-galley_format format(const char* name, const char* pack_op, const char* unpack_op, bool exact, bool trainable, uint64_t flags = 0) {
+galley_format format(const char* name, const char* pack_op, const char* unpack_op, uint64_t flags = 0) {
   galley_format f = fresh<galley_format>();
   f.name = name;
   f.pack_op = pack_op;
   f.unpack_op = unpack_op;
-  f.exact = exact;
-  f.trainable = trainable;
   f.flags = flags;
   f.components = [](void*, const int64_t* shape, uint32_t rank, const galley_attr* const* attrs, uint32_t n_attrs,
                     galley_component* const* out, uint32_t* n, galley_error* error) noexcept {
     return guard(error, [&] {
+      for (uint32_t i = 0; i < n_attrs; ++i) understand(attrs[i]);
       uint32_t made = 0;
       Components components(out, &made);
       Fill({shape, shape + rank}, {attrs, attrs + n_attrs}, components);
@@ -188,6 +188,29 @@ galley_format format(const char* name, const char* pack_op, const char* unpack_o
 
 // ---- Registration and the entry -----------------------------------------------------------------------------------------
 
+/// What a kernel knows of an op (galley_known_op), with its own storage.
+class KnownOp {
+ public:
+  KnownOp(const char* op, uint32_t n_inputs, uint32_t n_outputs, std::vector<std::string> attrs) : attrs_(std::move(attrs)) {
+    table_.op = op;
+    table_.n_inputs = n_inputs;
+    table_.n_outputs = n_outputs;
+  }
+  /// Valid as long as this object is where it is.
+  const galley_known_op* table() {
+    pointers_.clear();
+    for (const std::string& name : attrs_) pointers_.push_back(name.c_str());
+    table_.attrs = pointers_.data();
+    table_.n_attrs = static_cast<uint32_t>(pointers_.size());
+    return &table_;
+  }
+
+ private:
+  std::vector<std::string> attrs_;
+  std::vector<const char*> pointers_;
+  galley_known_op table_ = fresh<galley_known_op>();
+};
+
 struct Registry {
   std::vector<const galley_strategy*> strategies;
   std::vector<const galley_op*> ops;
@@ -196,6 +219,9 @@ struct Registry {
   std::vector<const galley_device*> devices;
   std::deque<galley_kernel> kernel_tables;
   std::deque<galley_format> format_tables;
+  std::deque<KnownOp> known;
+  std::deque<std::vector<const galley_known_op*>> known_tables;
+  void (*close)() = nullptr;
 };
 inline Registry& registry() {
   static Registry r;
@@ -210,8 +236,21 @@ inline bool add(const galley_op* op) {
   registry().ops.push_back(op);
   return true;
 }
-inline bool add(const galley_kernel& k) {
-  registry().kernels.push_back(&registry().kernel_tables.emplace_back(k));
+/// A kernel, and what it knows of ops that are neither its own plugin's nor Galley's:
+///   add(kernel<run>("mine", "example.op"), {{"example.op", 2, 1, {"scale"}}})
+/// What it knows of Galley's ops is what this SDK knows of them.
+inline bool add(const galley_kernel& k, std::initializer_list<KnownOp> known = {}) {
+  Registry& r = registry();
+  galley_kernel& kernel = r.kernel_tables.emplace_back(k);
+  auto& tables = r.known_tables.emplace_back();
+  for (const KnownOp& op : known) tables.push_back(r.known.emplace_back(op).table());
+  detail::each_link(k.op, [&](const std::string& link) {
+    for (const detail::PublicOp& op : detail::kPublicOps)
+      if (link == op.name) tables.push_back(r.known.emplace_back(op.name, op.n_inputs, op.n_outputs, detail::words(op.attrs)).table());
+  });
+  kernel.knows = tables.data();
+  kernel.n_knows = static_cast<uint32_t>(tables.size());
+  r.kernels.push_back(&kernel);
   return true;
 }
 inline bool add(const galley_format* f) {
@@ -225,6 +264,12 @@ inline bool add(const galley_device* d) {
 }
 inline bool add(const galley_strategy* s) {
   registry().strategies.push_back(s);
+  return true;
+}
+
+/// What is called once at the end of the process (galley_entry.close).
+inline bool at_close(void (*close)()) {
+  registry().close = close;
   return true;
 }
 
@@ -242,11 +287,14 @@ inline void publish(galley_entry& entry, const galley_host* h) {
   entry.n_formats = static_cast<uint32_t>(r.formats.size());
   entry.devices = r.devices.data();
   entry.n_devices = static_cast<uint32_t>(r.devices.size());
+  entry.close = r.close;
 }
 
 /// GALLEY_PLUGIN("adamw", "1.0.0") defines the library's entry. Use it once in the plugin's library and once in each of its kernel
-/// libraries.
-#define GALLEY_PLUGIN(id_, version_)                                                      \
+/// libraries. The plugin then needs the version of this SDK. GALLEY_PLUGIN_NEEDS("adamw", "1.0.0", 1, 2) needs ABI 1.2 and runs on what has
+/// that, though a later SDK has built it: then the manifest says so too.
+#define GALLEY_PLUGIN(id_, version_) GALLEY_PLUGIN_NEEDS(id_, version_, GALLEY_ABI_MAJOR, GALLEY_ABI_MINOR)
+#define GALLEY_PLUGIN_NEEDS(id_, version_, major_, minor_)                                \
   extern "C" GALLEY_PUBLIC galley_entry galley_entry_v1;                                  \
   static galley_status galley_plugin_open(const galley_host* h, galley_error*) noexcept { \
     galley::sdk::publish(galley_entry_v1, h);                                             \
@@ -254,8 +302,8 @@ inline void publish(galley_entry& entry, const galley_host* h) {
   }                                                                                       \
   galley_entry galley_entry_v1 = {sizeof(galley_entry),                                   \
                                   1,                                                      \
-                                  GALLEY_ABI_MAJOR,                                       \
-                                  GALLEY_ABI_MINOR,                                       \
+                                  major_,                                                 \
+                                  minor_,                                                 \
                                   id_,                                                    \
                                   version_,                                               \
                                   galley_plugin_open,                                     \
@@ -271,6 +319,7 @@ inline void publish(galley_entry& entry, const galley_host* h) {
                                   0,                                                      \
                                   0,                                                      \
                                   0,                                                      \
+                                  nullptr,                                                \
                                   nullptr}
 
 }  // namespace galley::sdk

@@ -163,10 +163,11 @@ inline void convert_stored(const Stored& from, const Stored& to, int64_t n) {
   });
 }
 
-/// Adds the kernels of `op`, whose inputs are those of StepInput and the rule's states.
+/// Adds the kernels of `op`, whose inputs are those of StepInput and the rule's states. `known`: what they know of it, where it is neither
+/// the plugin's own nor Galley's.
 template <class Rule>
-bool add_step_kernels(const char* op) {
-  return detail::add_steps(op, GALLEY_KERNEL_DEVICE, [](const char* name, const char* ops, auto links, auto stored) {
+bool add_step_kernels(const char* op, std::initializer_list<KnownOp> known = {}) {
+  return detail::add_steps(op, GALLEY_KERNEL_DEVICE, known, [](const char* name, const char* ops, auto links, auto stored) {
     return nodes_kernel<detail::ParameterSteps<Rule, links(), stored()>>(name, ops);
   });
 }

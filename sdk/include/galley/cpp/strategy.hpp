@@ -13,7 +13,7 @@ namespace galley::sdk {
 /// The recipe's options for one use. Getters without a second argument throw if the option has no value.
 class Options {
  public:
-  explicit Options(const galley_options* table) : table_(table) {}
+  explicit Options(const galley_options* table) : table_(table) { understand(table); }
 
   bool given(const char* name) const {
     uint64_t n = 0;
@@ -82,25 +82,44 @@ class Options {
   const galley_options* table_;
 };
 
-/// The answer to a claim. Texts and attributes must live as long as the strategy.
-class Claim {
+/// A subject that the host asks about, and what to claim of it. Whoever claims nothing leaves it to others.
+class Claim : public galley_subject {
  public:
-  explicit Claim(galley_claim_value* out) : out_(out) {}
-  void weak(int64_t number, const char* text = nullptr) { set(GALLEY_WEAK, number, text); }
-  void strong(int64_t number, const char* text = nullptr) { set(GALLEY_STRONG, number, text); }
-  /// Sets options of what the text names: weak(0, "nf4"), then with(options).
-  void with(const Attrs& attrs) {
-    out_->attrs = attrs.data();
-    out_->n_attrs = attrs.count();
-  }
+  Claim(const galley_claim_call& call, uint64_t index) : galley_subject(read(call.subjects[index])), call_(call), index_(index) {}
+  void weak(int64_t number, const char* text = nullptr, const Attrs& attrs = {}) const { say(GALLEY_WEAK, number, text, attrs); }
+  void strong(int64_t number, const char* text = nullptr, const Attrs& attrs = {}) const { say(GALLEY_STRONG, number, text, attrs); }
 
  private:
-  void set(uint32_t strength, int64_t number, const char* text) {
-    out_->strength = strength;
-    out_->number = number;
-    out_->text = text;
+  /// `attrs`: options of what the text names.
+  void say(uint32_t strength, int64_t number, const char* text, const Attrs& attrs) const {
+    galley_claim_value value = fresh<galley_claim_value>();
+    value.strength = strength;
+    value.number = number;
+    value.text = text;
+    value.attrs = attrs.data();
+    value.n_attrs = attrs.count();
+    galley_error error = GALLEY_ERROR_INIT;
+    const galley_status status = call_.claim(call_.context, index_, &value, &error);
+    if (status != GALLEY_OK) throw Failure(status, error.text, error.hint);
   }
-  galley_claim_value* out_;
+  const galley_claim_call& call_;
+  uint64_t index_;
+};
+
+/// The subjects of a call: for (const Claim& c : claims) if (c.trainable) c.weak(0, "signsgd");
+class Claims {
+ public:
+  explicit Claims(const galley_claim_call& call) : facet_(call.facet) {
+    for (uint64_t i = 0; i < call.n_subjects; ++i) all_.emplace_back(call, i);
+  }
+  uint32_t facet() const { return facet_; }
+  bool about(uint32_t facet) const { return facet_ == facet; }
+  auto begin() const { return all_.begin(); }
+  auto end() const { return all_.end(); }
+
+ private:
+  uint32_t facet_;
+  std::vector<Claim> all_;
 };
 
 /// A parameter and its gradient, as an update stage gets them.
@@ -119,36 +138,51 @@ struct UpdateCall {
 
 namespace detail {
 
-template <class T, class = void>
-struct Rewrites : std::false_type {};
+#define GALLEY_SDK_PART(Trait, part, G) \
+  template <class T, class = void>      \
+  struct Trait : std::false_type {};    \
+  template <class T>                    \
+  struct Trait<T, std::void_t<decltype(std::declval<const T&>().part(std::declval<G&>()))>> : std::true_type {}
+GALLEY_SDK_PART(RewritesModel, model, ModelGraph);
+GALLEY_SDK_PART(RewritesWindow, window, Graph);
+GALLEY_SDK_PART(RewritesLoad, load, LoadGraph);
+GALLEY_SDK_PART(RewritesSave, save, ExportGraph);
+GALLEY_SDK_PART(RewritesMerge, merge, ExportGraph);
+#undef GALLEY_SDK_PART
 template <class T>
-struct Rewrites<T, std::void_t<decltype(std::declval<const T&>().rewrite(std::declval<Graph&>(), 0u))>> : std::true_type {};
+inline constexpr bool kRewrites =
+    RewritesModel<T>::value || RewritesWindow<T>::value || RewritesLoad<T>::value || RewritesSave<T>::value || RewritesMerge<T>::value;
 template <class T, class = void>
-struct Claims : std::false_type {};
+struct HasClaims : std::false_type {};
 template <class T>
-struct Claims<T, std::void_t<decltype(std::declval<const T&>().claim(std::declval<const GraphReader&>(),
-                                                                     std::declval<const galley_subject&>(), std::declval<Claim&>()))>>
+struct HasClaims<T,
+                 std::void_t<decltype(std::declval<const T&>().claim(std::declval<const GraphReader&>(), std::declval<const Claims&>()))>>
     : std::true_type {};
 template <class T, class = void>
 struct UpdatesEach : std::false_type {};
 template <class T>
-struct UpdatesEach<T, std::void_t<decltype(std::declval<const T&>().build(std::declval<Graph&>(), std::declval<Trained>()))>>
+struct UpdatesEach<T, std::void_t<decltype(std::declval<const T&>().build(std::declval<UpdateGraph&>(), std::declval<Trained>()))>>
     : std::true_type {};
 template <class T, class = void>
 struct UpdatesAll : std::false_type {};
 template <class T>
-struct UpdatesAll<T, std::void_t<decltype(std::declval<const T&>().build(std::declval<Graph&>(), std::declval<const UpdateCall&>()))>>
+struct UpdatesAll<T, std::void_t<decltype(std::declval<const T&>().build(std::declval<UpdateGraph&>(), std::declval<const UpdateCall&>()))>>
     : std::true_type {};
 template <class T>
 inline constexpr bool kUpdates = UpdatesEach<T>::value || UpdatesAll<T>::value;
 template <class T, class = void>
 struct Evaluates : std::false_type {};
 template <class T>
-struct Evaluates<T, std::void_t<decltype(std::declval<const T&>().evaluate(std::declval<Graph&>(), galley_tensor{}))>> : std::true_type {};
+struct Evaluates<T, std::void_t<decltype(std::declval<const T&>().evaluate(std::declval<UpdateGraph&>(), galley_tensor{}))>>
+    : std::true_type {};
 template <class T, class = void>
 struct HasPhase : std::false_type {};
 template <class T>
 struct HasPhase<T, std::void_t<decltype(uint32_t{T::phase})>> : std::true_type {};
+template <class T, class = void>
+struct HasOrder : std::false_type {};
+template <class T>
+struct HasOrder<T, std::void_t<decltype(uint32_t{T::order})>> : std::true_type {};
 template <class T, class = void>
 struct Saves : std::false_type {};
 template <class T>
@@ -162,7 +196,7 @@ struct HoldsBudget<T, std::void_t<decltype(int64_t{std::declval<const T&>().budg
 /// Whether T has a member of a name, whatever its type: found by the ambiguity with a base that has all of them. A class that is final
 /// cannot be asked.
 struct AllNames {
-  int rewrite, claim, build, evaluate, decide, budget;
+  int rewrite, model, window, load, save, merge, claim, build, evaluate, decide, budget;
 };
 struct Nothing {};
 template <class T>
@@ -173,6 +207,11 @@ struct WithAllNames : std::conditional_t<std::is_final_v<T>, Nothing, T>, AllNam
   template <class T>                     \
   struct Trait<T, std::void_t<decltype(&WithAllNames<T>::member)>> : std::false_type {}
 GALLEY_SDK_MEMBER(HasRewrite, rewrite);
+GALLEY_SDK_MEMBER(HasModel, model);
+GALLEY_SDK_MEMBER(HasWindow, window);
+GALLEY_SDK_MEMBER(HasLoad, load);
+GALLEY_SDK_MEMBER(HasSave, save);
+GALLEY_SDK_MEMBER(HasMerge, merge);
 GALLEY_SDK_MEMBER(HasClaim, claim);
 GALLEY_SDK_MEMBER(HasBuild, build);
 GALLEY_SDK_MEMBER(HasEvaluate, evaluate);
@@ -184,8 +223,13 @@ GALLEY_SDK_MEMBER(HasBudget, budget);
 /// them.
 template <class T>
 struct Misfits {
-  static constexpr bool rewrite = HasRewrite<T>::value && !Rewrites<T>::value;
-  static constexpr bool claim = HasClaim<T>::value && !Claims<T>::value;
+  static constexpr bool rewrite = HasRewrite<T>::value;  // of ABI 0.3
+  static constexpr bool model = HasModel<T>::value && !RewritesModel<T>::value;
+  static constexpr bool window = HasWindow<T>::value && !RewritesWindow<T>::value;
+  static constexpr bool load = HasLoad<T>::value && !RewritesLoad<T>::value;
+  static constexpr bool save = HasSave<T>::value && !RewritesSave<T>::value;
+  static constexpr bool merge = HasMerge<T>::value && !RewritesMerge<T>::value;
+  static constexpr bool claim = HasClaim<T>::value && !HasClaims<T>::value;
   static constexpr bool build = HasBuild<T>::value && !kUpdates<T>;
   static constexpr bool evaluate = HasEvaluate<T>::value && !(Evaluates<T>::value && UpdatesEach<T>::value);
   static constexpr bool decide = HasDecide<T>::value && !Saves<T>::value;
@@ -194,12 +238,22 @@ struct Misfits {
 
 template <class T>
 struct StrategyOf {
-  static_assert(!Misfits<T>::rewrite, "the strategy's rewrite is not `void rewrite(Graph&, uint32_t segment) const`");
-  static_assert(!Misfits<T>::claim, "the strategy's claim is not `void claim(const GraphReader&, const galley_subject&, Claim&) const`");
-  static_assert(!Misfits<T>::build,
-                "the strategy's build is not `void build(Graph&, Trained) const` or `void build(Graph&, const UpdateCall&) const`");
+  static_assert(
+      !Misfits<T>::rewrite,
+      "since ABI 0.4 a strategy has model, window, load, save and merge in the place of rewrite(Graph&, segment): sdk/CHANGES.md");
+  static_assert(!Misfits<T>::model, "the strategy's model is not `void model(ModelGraph&) const`");
+  static_assert(!Misfits<T>::window, "the strategy's window is not `void window(Graph&) const`");
+  static_assert(!Misfits<T>::load, "the strategy's load is not `void load(LoadGraph&) const`");
+  static_assert(!Misfits<T>::save, "the strategy's save is not `void save(ExportGraph&) const`");
+  static_assert(!Misfits<T>::merge, "the strategy's merge is not `void merge(ExportGraph&) const`");
+  static_assert(!Misfits<T>::claim,
+                "the strategy's claim is not `void claim(const GraphReader&, const Claims&) const`, as since ABI 0.4: sdk/CHANGES.md");
+  static_assert(
+      !Misfits<T>::build,
+      "the strategy's build is not `void build(UpdateGraph&, Trained) const` or `void build(UpdateGraph&, const UpdateCall&) const`");
   static_assert(!Misfits<T>::evaluate,
-                "the strategy's evaluate is not `void evaluate(Graph&, galley_tensor parameter) const` beside a `build(Graph&, Trained)`");
+                "the strategy's evaluate is not `void evaluate(UpdateGraph&, galley_tensor parameter) const` beside a `build(UpdateGraph&, "
+                "Trained)`");
   static_assert(!Misfits<T>::decide, "the strategy's decide is not `void decide(const galley_saved_set&, uint32_t* choices) const`");
   static_assert(!Misfits<T>::budget, "the strategy's budget is not `int64_t budget() const` beside a `decide`");
 
@@ -209,28 +263,48 @@ struct StrategyOf {
   static void destroy(void* instance) noexcept { delete static_cast<T*>(instance); }
   static const T& self(void* instance) { return *static_cast<const T*>(instance); }
 
-  static galley_status rewrite(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, uint32_t segment,
-                               galley_error* error) noexcept {
+  static galley_status model(void* instance, const galley_model_verbs* verbs, galley_graph* graph, galley_error* error) noexcept {
+    return guard(error, [&] {
+      ModelGraph g(verbs, graph);
+      self(instance).model(g);
+    });
+  }
+  static galley_status window(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, galley_error* error) noexcept {
     return guard(error, [&] {
       Graph g(verbs, graph);
-      self(instance).rewrite(g, segment);
+      self(instance).window(g);
     });
   }
-  static galley_status claim(void* instance, const galley_graph_reader* reader, galley_graph* graph, const galley_subject* subject,
-                             galley_claim_value* out, galley_error* error) noexcept {
+  static galley_status load(void* instance, const galley_load_verbs* verbs, galley_graph* graph, galley_error* error) noexcept {
     return guard(error, [&] {
-      const GraphReader g(reader, graph);
-      galley_claim_value value = read(out);
-      Claim answer(&value);
-      self(instance).claim(g, read(subject), answer);
-      galley_assign(out, &value);
+      LoadGraph g(verbs, graph);
+      self(instance).load(g);
     });
   }
-  static galley_status build(void* instance, const galley_graph_verbs* verbs, galley_graph* graph, const galley_update_call* given,
+  static galley_status save(void* instance, const galley_export_verbs* verbs, galley_graph* graph, galley_error* error) noexcept {
+    return guard(error, [&] {
+      ExportGraph g(verbs, graph);
+      self(instance).save(g);
+    });
+  }
+  static galley_status merge(void* instance, const galley_export_verbs* verbs, galley_graph* graph, galley_error* error) noexcept {
+    return guard(error, [&] {
+      ExportGraph g(verbs, graph);
+      self(instance).merge(g);
+    });
+  }
+  static galley_status claim(void* instance, const galley_graph_reader* reader, galley_graph* graph, const galley_claim_call* given,
+                             galley_error* error) noexcept {
+    return guard(error, [&] {
+      const galley_claim_call call = read(given);
+      self(instance).claim(GraphReader(reader, graph), Claims(call));
+    });
+  }
+  static galley_status build(void* instance, const galley_update_verbs* verbs, galley_graph* graph, const galley_update_call* given,
                              galley_error* error) noexcept {
     return guard(error, [&] {
       const galley_update_call call = read(given);
-      Graph g(verbs, graph);
+      UpdateGraph g(verbs, graph);
       if constexpr (UpdatesAll<T>::value) {
         UpdateCall all{call.stage, call.purpose, {}};
         for (uint64_t i = 0; i < call.n; ++i) all.trained.push_back({call.parameters[i], call.gradients[i]});
@@ -255,17 +329,30 @@ struct StrategyOf {
     if constexpr (HasPhase<T>::value) return T::phase;
     else return GALLEY_PHASE_ADD;
   }
+  static constexpr uint32_t order() {
+    if constexpr (HasOrder<T>::value) return T::order;
+    else return GALLEY_ORDER_USUAL;
+  }
   static const void* get(void*, const char* id) noexcept {
-    if constexpr (Rewrites<T>::value) {
-      static const galley_rewrite table = {sizeof(galley_rewrite), 1, rewrite, 0, phase(), 0};
+    if constexpr (kRewrites<T>) {
+      static const galley_rewrite table = [] {
+        galley_rewrite t = fresh<galley_rewrite>();
+        if constexpr (RewritesModel<T>::value) t.model = model;
+        if constexpr (RewritesWindow<T>::value) t.window = window;
+        if constexpr (RewritesLoad<T>::value) t.load = load;
+        if constexpr (RewritesSave<T>::value) t.save = save;
+        if constexpr (RewritesMerge<T>::value) t.merge = merge;
+        t.phase = phase();
+        return t;
+      }();
       if (galley_same_text(id, GALLEY_REWRITE)) return &table;
     }
-    if constexpr (Claims<T>::value) {
+    if constexpr (HasClaims<T>::value) {
       static const galley_claim table = {sizeof(galley_claim), 1, claim, 0};
       if (galley_same_text(id, GALLEY_CLAIM)) return &table;
     }
     if constexpr (kUpdates<T>) {
-      static const galley_update table = {sizeof(galley_update), 1, T::stages, 0, build, 0};
+      static const galley_update table = {sizeof(galley_update), 1, T::stages, order(), build, 0};
       if (galley_same_text(id, GALLEY_UPDATE)) return &table;
     }
     if constexpr (Saves<T>::value) {
@@ -283,12 +370,14 @@ struct StrategyOf {
 }  // namespace detail
 
 /// Returns the table of a strategy `T`. T is constructed from Options and has those of the following const methods that it needs:
-///   void rewrite(Graph&, uint32_t segment);  static constexpr uint32_t phase = GALLEY_PHASE_REPLACE;  without it GALLEY_PHASE_ADD
-///   void claim(const GraphReader&, const galley_subject&, Claim&);
-///   static constexpr uint32_t stages = GALLEY_STAGE_STEP;  and one of
-///     void build(Graph&, Trained);               for each parameter, with GALLEY_PURPOSE_TRAIN; and where evaluation reads something else,
-///     void evaluate(Graph&, galley_tensor);      for each parameter, with GALLEY_PURPOSE_EVAL
-///     void build(Graph&, const UpdateCall&);     for each stage and purpose, with all parameters
+///   void model(ModelGraph&); void window(Graph&); void load(LoadGraph&); void save(ExportGraph&); void merge(ExportGraph&);
+///     the parts of a run that it changes (rewrite.h); static constexpr uint32_t phase = GALLEY_PHASE_REPLACE;  without it GALLEY_PHASE_ADD
+///   void claim(const GraphReader&, const Claims&);
+///   static constexpr uint32_t stages = GALLEY_STAGE_STEP;  static constexpr uint32_t order = GALLEY_ORDER_FIRST;  without it
+///     GALLEY_ORDER_USUAL; and one of
+///     void build(UpdateGraph&, Trained);         for each parameter, with GALLEY_PURPOSE_TRAIN; and where evaluation reads something else,
+///     void evaluate(UpdateGraph&, galley_tensor); for each parameter, with GALLEY_PURPOSE_EVAL
+///     void build(UpdateGraph&, const UpdateCall&); for each stage and purpose, with all parameters
 ///   void decide(const galley_saved_set&, uint32_t* choices);  int64_t budget();
 /// Exceptions become a status and a text. At namespace scope: static const bool registered = add(strategy<AdamW>("adamw"));
 template <class T>

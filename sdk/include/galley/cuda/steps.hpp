@@ -439,8 +439,8 @@ inline void convert_stored(const sdk::Stored& from, const sdk::Stored& to, int64
 
 /// Adds the kernels of `op`, whose inputs are those of sdk::StepInput and the rule's states.
 template <class Rule>
-bool add_step_kernels(const char* op) {
-  return sdk::detail::add_steps(op, kDevice, [](const char* name, const char* ops, auto links, auto stored) {
+bool add_step_kernels(const char* op, std::initializer_list<sdk::KnownOp> known = {}) {
+  return sdk::detail::add_steps(op, kDevice, known, [](const char* name, const char* ops, auto links, auto stored) {
     return nodes_kernel<detail::ParameterSteps<Rule, links(), stored()>>(name, ops);
   });
 }

@@ -1,0 +1,59 @@
+// What the tables of verbs share: a verb finds its graph, checks what a plugin says, and refuses it with a text that the host keeps.
+#pragma once
+
+#include <new>
+#include <string>
+#include <utility>
+
+#include "host/base/printable.hpp"
+#include "host/graph/graph.hpp"
+#include "host/plugins/abi.hpp"
+
+namespace galley::verbs {
+
+inline Graph& graph_of(galley_graph* handle) { return *reinterpret_cast<Graph*>(handle); }
+
+/// Refuses, and remembers it: when the plugin's call fails now, the fault is the one that stands here.
+inline galley_status refuse(galley_graph* g, galley_error* out, Error error) {
+  fill_error(out, GALLEY_INVALID, error.cause, error.hint);
+  graph_of(g).refused = std::move(error);
+  return GALLEY_INVALID;
+}
+inline galley_status refuse(galley_graph* g, galley_error* out, std::string cause) {
+  return refuse(g, out, plugin_error(std::move(cause)));
+}
+
+/// Runs a verb's body. No exception of the host crosses the ABI.
+template <class Body>
+galley_status guarded(galley_graph* g, galley_error* out, Body&& body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    fill_error(out, GALLEY_NO_MEMORY, "out of memory", "");
+    graph_of(g).refused = run_error("out of memory");
+    return GALLEY_NO_MEMORY;
+  } catch (const std::exception& exception) {
+    fill_error(out, GALLEY_FAILED, exception.what(), "");
+    graph_of(g).refused = run_error(exception.what());
+  }
+  return GALLEY_FAILED;
+}
+
+inline std::string text_or_empty(const char* text) { return text ? text : ""; }
+inline std::string quoted(const std::string& text) { return "'" + text + "'"; }
+/// Of a plugin's text that has not been checked yet.
+inline std::string shown(const std::string& text) { return quoted(printable(text, Lines::Escape)); }
+inline bool is_plain(const std::string& text) { return printable(text, Lines::Escape) == text; }
+
+/// A verb that hands out a tensor.
+template <class Find>
+galley_status hand_out(galley_graph* g, galley_tensor* out, galley_error* error, Find&& find) {
+  return guarded(g, error, [&] {
+    Result<galley_tensor> found = find();
+    if (!found) return refuse(g, error, found.error());
+    *out = *found;
+    return GALLEY_OK;
+  });
+}
+
+}  // namespace galley::verbs
