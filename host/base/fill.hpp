@@ -91,4 +91,7 @@ class Fills {
   uint32_t bits_ = (1u << kPlainFills) - 1;
 };
 
+/// A label that does not count in the loss. As F32, which RowValues are, it is no number.
+inline constexpr int32_t kNoLabel = -100;
+
 }  // namespace galley

@@ -9,10 +9,10 @@
 #include "host/base/new_file.hpp"
 #include "host/commands/run_commands.hpp"
 #include "host/commands/stop_signals.hpp"
-#include "host/compare/certify.hpp"
-#include "host/report/live_line.hpp"
-#include "host/report/terminal.hpp"
 #include "host/session/run_directory.hpp"
+#include "host/tools/compare/certify.hpp"
+#include "host/tools/report/live_line.hpp"
+#include "host/tools/report/terminal.hpp"
 
 namespace galley {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "host/base/new_file.hpp"
 #include "host/commands/run_commands.hpp"
-#include "host/compare/plugin_check.hpp"
-#include "host/report/terminal.hpp"
 #include "host/session/study.hpp"
+#include "host/tools/compare/plugin_check.hpp"
+#include "host/tools/report/terminal.hpp"
 
 namespace galley {
 

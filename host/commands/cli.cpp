@@ -14,7 +14,7 @@
 #include "host/base/nearest.hpp"
 #include "host/base/printable.hpp"
 #include "host/base/shell.hpp"
-#include "host/report/terminal.hpp"
+#include "host/tools/report/terminal.hpp"
 
 namespace galley {
 namespace {

@@ -23,14 +23,14 @@
 #include "host/commands/tokenize.hpp"
 #include "host/commands/train_tokenizer.hpp"
 #include "host/plan/shadow.hpp"
-#include "host/report/data_report.hpp"
-#include "host/report/locked_plan.hpp"
-#include "host/report/page.hpp"
-#include "host/report/plan_report.hpp"
-#include "host/report/run_page.hpp"
-#include "host/report/tensors.hpp"
-#include "host/report/terminal.hpp"
 #include "host/session/study.hpp"
+#include "host/tools/report/data_report.hpp"
+#include "host/tools/report/locked_plan.hpp"
+#include "host/tools/report/page.hpp"
+#include "host/tools/report/plan_report.hpp"
+#include "host/tools/report/run_page.hpp"
+#include "host/tools/report/tensors.hpp"
+#include "host/tools/report/terminal.hpp"
 
 namespace galley {
 namespace {

@@ -10,14 +10,14 @@
 #include "host/base/new_file.hpp"
 #include "host/commands/run_commands.hpp"
 #include "host/commands/stop_signals.hpp"
-#include "host/compare/budget.hpp"
-#include "host/compare/compare_report.hpp"
-#include "host/compare/turns.hpp"
-#include "host/report/live_line.hpp"
-#include "host/report/page.hpp"
-#include "host/report/run_page.hpp"
-#include "host/report/terminal.hpp"
 #include "host/session/run_lock.hpp"
+#include "host/tools/compare/budget.hpp"
+#include "host/tools/compare/compare_report.hpp"
+#include "host/tools/compare/turns.hpp"
+#include "host/tools/report/live_line.hpp"
+#include "host/tools/report/page.hpp"
+#include "host/tools/report/run_page.hpp"
+#include "host/tools/report/terminal.hpp"
 
 namespace galley {
 namespace {

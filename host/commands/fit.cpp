@@ -5,9 +5,9 @@
 #include "host/base/new_file.hpp"
 #include "host/base/units.hpp"
 #include "host/commands/run_commands.hpp"
-#include "host/compare/fit.hpp"
-#include "host/report/live_line.hpp"
-#include "host/report/terminal.hpp"
+#include "host/tools/compare/fit.hpp"
+#include "host/tools/report/live_line.hpp"
+#include "host/tools/report/terminal.hpp"
 
 namespace galley {
 

@@ -11,9 +11,9 @@
 #include "host/base/json.hpp"
 #include "host/base/printable.hpp"
 #include "host/commands/run_commands.hpp"
-#include "host/data/text_codec.hpp"
-#include "host/report/data_report.hpp"
-#include "host/report/terminal.hpp"
+#include "host/tokens/text_codec.hpp"
+#include "host/tools/report/data_report.hpp"
+#include "host/tools/report/terminal.hpp"
 
 namespace galley {
 namespace {

@@ -1,8 +1,8 @@
 // `galley data`: shows what the model will see.
 #pragma once
 
-#include "host/data/rows.hpp"
 #include "host/session/study.hpp"
+#include "host/tokens/rows.hpp"
 
 namespace galley {
 

@@ -13,8 +13,8 @@
 #include "host/plugins/attributes.hpp"
 #include "host/plugins/loader.hpp"
 #include "host/recipe/declared.hpp"
-#include "host/report/terminal.hpp"
 #include "host/session/study.hpp"
+#include "host/tools/report/terminal.hpp"
 
 namespace galley {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "host/base/new_file.hpp"
 #include "host/commands/run_commands.hpp"
-#include "host/report/page.hpp"
-#include "host/report/run_page.hpp"
-#include "host/report/terminal.hpp"
+#include "host/tools/report/page.hpp"
+#include "host/tools/report/run_page.hpp"
+#include "host/tools/report/terminal.hpp"
 
 namespace galley {
 

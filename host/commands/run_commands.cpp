@@ -9,20 +9,20 @@
 #include "host/base/new_file.hpp"
 #include "host/base/units.hpp"
 #include "host/commands/stop_signals.hpp"
-#include "host/report/data_report.hpp"
-#include "host/report/metrics.hpp"
-#include "host/report/plan_report.hpp"
-#include "host/report/profile.hpp"
-#include "host/report/progress.hpp"
-#include "host/report/rounding_report.hpp"
-#include "host/report/scores_report.hpp"
-#include "host/report/tensorboard.hpp"
-#include "host/report/terminal.hpp"
 #include "host/session/export_folder.hpp"
 #include "host/session/folder_study.hpp"
 #include "host/session/origins.hpp"
 #include "host/session/run.hpp"
 #include "host/session/train.hpp"
+#include "host/tools/report/data_report.hpp"
+#include "host/tools/report/metrics.hpp"
+#include "host/tools/report/plan_report.hpp"
+#include "host/tools/report/profile.hpp"
+#include "host/tools/report/progress.hpp"
+#include "host/tools/report/rounding_report.hpp"
+#include "host/tools/report/scores_report.hpp"
+#include "host/tools/report/tensorboard.hpp"
+#include "host/tools/report/terminal.hpp"
 
 namespace galley {
 namespace {
@@ -52,9 +52,8 @@ Status train_shown(const CommandLine& a, const Study& study, const OpenSource& o
   Progress progress;
   StopSignals signals;
   TrainOptions options;
-  options.session.poison = poison_of(a);
   ReferenceShown reference = TRY(ReferenceShown::open(a));
-  options.session.reference = reference.report();
+  options.session.watching = reference.watching(poison_of(a));
   Profile profile(study.program, study.target);
   std::optional<Trace> trace;  // opened before the first step, so that a file that cannot be written is found there
   if (a.has("--trace")) trace.emplace(TRY(NewFile::named(a.get("--trace"))), study.program);

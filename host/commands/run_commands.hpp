@@ -6,7 +6,7 @@
 
 #include "host/base/new_file.hpp"
 #include "host/commands/cli.hpp"
-#include "host/exec/reference.hpp"
+#include "host/proofs/proofs.hpp"
 #include "host/session/session.hpp"
 
 namespace galley {
@@ -30,8 +30,11 @@ class ReferenceShown {
   /// Opens the file of --reference-out, so that one that cannot be written is found before the command runs.
   static Result<ReferenceShown> open(const CommandLine& a);
   /// Of a session that fills the report.
-  SessionOptions options() { return {.reference = report()}; }
-  ReferenceReport* report() { return asked_ ? &report_ : nullptr; }
+  SessionOptions options() { return {.watching = watching()}; }
+  /// With poison mode or without it.
+  std::function<Watching(Plugins&)> watching(Poison poison = Poison::No) {
+    return watched_by({.poison = poison, .reference = asked_ ? &report_ : nullptr});
+  }
   Status finish(Status ran);
 
  private:

@@ -10,11 +10,11 @@
 #include "host/base/printable.hpp"
 #include "host/base/random.hpp"
 #include "host/commands/run_commands.hpp"
-#include "host/data/chat.hpp"
-#include "host/data/text_codec.hpp"
 #include "host/session/folder_study.hpp"
 #include "host/session/generate.hpp"
-#include "host/text/unicode.hpp"
+#include "host/tokens/chat.hpp"
+#include "host/tokens/text_codec.hpp"
+#include "host/tokens/tokenizer/unicode.hpp"
 
 namespace galley {
 namespace {

@@ -10,8 +10,8 @@
 #include "host/base/lines.hpp"
 #include "host/base/log.hpp"
 #include "host/base/ordered.hpp"
-#include "host/text/tokenizer.hpp"
-#include "host/text/unicode.hpp"
+#include "host/tokens/tokenizer/tokenizer.hpp"
+#include "host/tokens/tokenizer/unicode.hpp"
 
 namespace galley {
 namespace {

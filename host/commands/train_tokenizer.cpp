@@ -6,14 +6,14 @@
 #include "host/base/json.hpp"
 #include "host/base/new_file.hpp"
 #include "host/base/ordered.hpp"
-#include "host/data/pieces.hpp"
-#include "host/report/data_report.hpp"
-#include "host/report/progress.hpp"
-#include "host/report/terminal.hpp"
-#include "host/text/bpe_trainer.hpp"
-#include "host/text/byte_alphabet.hpp"
-#include "host/text/pre_tokenizer.hpp"
-#include "host/text/unicode.hpp"
+#include "host/tokens/pieces.hpp"
+#include "host/tokens/tokenizer/bpe_trainer.hpp"
+#include "host/tokens/tokenizer/byte_alphabet.hpp"
+#include "host/tokens/tokenizer/pre_tokenizer.hpp"
+#include "host/tokens/tokenizer/unicode.hpp"
+#include "host/tools/report/data_report.hpp"
+#include "host/tools/report/progress.hpp"
+#include "host/tools/report/terminal.hpp"
 
 namespace galley {
 namespace {

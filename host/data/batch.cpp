@@ -14,8 +14,9 @@
 
 #include "host/base/nearest.hpp"
 #include "host/base/safetensors.hpp"
+#include "host/data/layout.hpp"
 #include "host/data/shape.hpp"
-#include "host/data/spec.hpp"
+#include "host/tokens/spec.hpp"
 
 namespace galley {
 namespace {

@@ -4,12 +4,13 @@
 #include <cstdio>
 
 #include "host/base/random.hpp"
-#include "host/data/document_encoder.hpp"
-#include "host/data/peek.hpp"
+#include "host/data/layout.hpp"
 #include "host/data/shape.hpp"
-#include "host/data/spec.hpp"
-#include "host/data/text_codec.hpp"
 #include "host/recipe/declared.hpp"
+#include "host/tokens/document_encoder.hpp"
+#include "host/tokens/peek.hpp"
+#include "host/tokens/spec.hpp"
+#include "host/tokens/text_codec.hpp"
 
 namespace galley {
 namespace {

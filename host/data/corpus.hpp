@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "host/data/rows.hpp"
 #include "host/data/stream.hpp"
+#include "host/tokens/rows.hpp"
 
 namespace galley {
 

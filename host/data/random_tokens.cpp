@@ -4,8 +4,9 @@
 #include <bit>
 
 #include "host/base/random.hpp"
+#include "host/data/layout.hpp"
 #include "host/data/shape.hpp"
-#include "host/data/spec.hpp"
+#include "host/tokens/spec.hpp"
 
 namespace galley {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "host/base/random.hpp"
-#include "host/data/store.hpp"
+#include "host/tokens/store.hpp"
 
 namespace galley {
 namespace {
@@ -74,13 +74,6 @@ void pad_row(const BatchRow& row) {
   std::ranges::fill(row[Fill::TargetTokens], 0);
   complete_row(row, 0, 0, nullptr, {});
 }
-
-std::array<uint32_t, 2> halves_of(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  return {kHalf | bits >> 16, kHalf | (bits & 0xffff)};
-}
-
-int32_t bits_of(uint32_t high, uint32_t low) { return std::bit_cast<int32_t>((high & 0xffff) << 16 | (low & 0xffff)); }
 
 Status write_document(const TokenStore& store, uint64_t begin, uint64_t tokens, Fill labels, int32_t start, const BatchRow& row) {
   Reading in(store, begin + tokens);

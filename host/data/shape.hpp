@@ -1,11 +1,4 @@
 // What a row has beside the four fills that data comes as: bounds, masks, labels and targets.
-//
-// A document that is more than text lies in its store as one run of tokens: the text, whose tokens do not count, and behind it what does.
-//   masked_tokens  the text, and one token that is never seen: a row has all tokens of its text, and not one less
-//   token_labels   the text, and a label for each of its tokens
-//   row_labels     the text, and the label of the row, or each one that it has
-//   row_values     the text, and two halves of each value
-//   target_labels  the source, and the target
 #pragma once
 
 #include <array>
@@ -15,6 +8,7 @@
 #include "host/base/result.hpp"
 #include "host/data/window.hpp"
 #include "host/recipe/recipe.hpp"
+#include "host/tokens/marks.hpp"
 
 namespace galley {
 
@@ -40,13 +34,6 @@ struct RowNumber {
 /// Fills in what follows from the plain fills of a row whose content is [begin, end): bounds, masks, the type of one text. Allocates
 /// nothing.
 void complete_row(const BatchRow& row, size_t begin, size_t end, const Masking* masking, RowNumber number);
-
-/// Whether documents are more than text under these labels: such a row holds one document, and write_document() writes it.
-inline bool has_parts(Fill labels) { return labels == Fill::TokenLabels || of_rows(labels) || labels == Fill::TargetLabels; }
-
-/// A value as the two halves that a store keeps, and its bits again.
-std::array<uint32_t, 2> halves_of(float value);
-int32_t bits_of(uint32_t high, uint32_t low);
 
 /// Writes the document of tokens [begin, begin + tokens) as a row. `start`: the token that begins a target. Allocates nothing unless it fails.
 Status write_document(const TokenStore& store, uint64_t begin, uint64_t tokens, Fill labels, int32_t start, const BatchRow& row);

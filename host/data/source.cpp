@@ -8,9 +8,10 @@
 
 #include "host/data/batch.hpp"
 #include "host/data/corpus.hpp"
+#include "host/data/layout.hpp"
 #include "host/data/random_tokens.hpp"
 #include "host/data/shape.hpp"
-#include "host/data/spec.hpp"
+#include "host/tokens/spec.hpp"
 
 namespace galley {
 namespace {

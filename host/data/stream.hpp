@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "host/base/result.hpp"
-#include "host/data/rows.hpp"
 #include "host/data/window.hpp"
+#include "host/tokens/rows.hpp"
 
 namespace galley {
 

@@ -25,9 +25,6 @@
 
 namespace galley {
 
-/// As F32, which RowValues are, it is no number.
-inline constexpr int32_t kNoLabel = -100;
-
 /// One row: for each fill its numbers in a window's memory; none where the model does not read it.
 struct BatchRow {
   std::array<std::span<int32_t>, kFills> fills;

@@ -44,15 +44,14 @@ Executor::Executor(const Program& program, const Plan& plan, const Target& targe
       loading_(options.loading),
       image_event_(event_of(program, SegmentKind::Window, program.step_image)),
       readback_event_(event_of(program, SegmentKind::Update, program.readback)) {
-  if (options.poison == Poison::Yes) poisoner_ = std::make_unique<Poisoner>(program, plan, *machine_);
-  if (options.reference.report) reference_ = std::make_unique<Reference>(program, plan, *machine_, options.reference);
+  for (const MakeWatch& make : options.watching.by) watches_.push_back(make(program, plan, *machine_));
 }
 
 Result<std::unique_ptr<Executor>> Executor::create(const Program& program, const Plan& plan, const Target& target,
                                                    const galley_device& device, const ExecutorOptions& options) {
   // By itself: TRY returns from here, and what `new` had allocated by then would be lost.
   std::unique_ptr<Machine> machine =
-      TRY(Machine::open(program, plan, target, device, options.poison, options.timed ? marks_of(program) : 0, options.shift));
+      TRY(Machine::open(program, plan, target, device, options.watching.copies, options.timed ? marks_of(program) : 0, options.shift));
   std::unique_ptr<Executor> executor(new Executor(program, plan, target, std::move(machine), options));
   TRY_STATUS(executor->prepare());
   return executor;
@@ -96,12 +95,11 @@ Result<void*> Executor::prepare(const Instruction& code, const galley_node_view*
   Status status = call_plugin(
       caller, "prepare", [&](galley_error* error) { return code.kernel->prepare(code.kernel->self, nodes, n, &setup, &state, error); },
       Phase::Run);
-  if (status.ok() && poisoner_) {
-    Status checked = poisoner_->prepared(code);
-    if (!checked) {
-      code.kernel->release(state);
-      status = checked.error().exit == Exit::Plugin ? plugin_fault(caller, "prepare", checked.error()) : std::move(checked);
-    }
+  for (size_t i = 0; i < watches_.size() && status.ok(); ++i) {
+    Status checked = watches_[i]->prepared(code);
+    if (checked) continue;
+    code.kernel->release(state);
+    status = checked.error().exit == Exit::Plugin ? plugin_fault(caller, "prepare", checked.error()) : std::move(checked);
   }
   if (status.ok()) return state;
   const std::string whose = code.strategy.empty() ? "" : " of " + code.strategy;
@@ -176,17 +174,21 @@ Status Executor::enqueue(const Prepared& prepared, const Instruction& code, bool
 Status Executor::run_one(SegmentKind kind, size_t index, bool later, WeightFiles& files, Exporter* exporter) {
   const Prepared& prepared = prepared_[static_cast<size_t>(kind)][index];
   const Instruction& code = program_.segment(kind).code[index];
-  // What the host does itself needs no poison: it goes by the host's addresses.
-  const bool on_device = prepared.action == Action::Kernel || prepared.action == Action::Copy;
+  if (watches_.empty()) return enqueue(prepared, code, later, files, exporter);
   const auto run = [&]() -> Status {
     TRY_STATUS(enqueue(prepared, code, later, files, exporter));
-    return poisoner_ || reference_ ? machine_->synchronize() : ok();
+    return machine_->synchronize();
   };
-  if (reference_) TRY_STATUS(reference_->before(kind, index, later));
-  TRY_STATUS(poisoner_ && on_device ? poisoner_->run(code, later, run) : run());
-  if (reference_) TRY_STATUS(reference_->after(kind, index, later));
-  if (poisoner_) poisoner_->end_lives(kind, index);
+  for (const auto& watch : watches_) TRY_STATUS(watch->before(kind, index, later));
+  TRY_STATUS(watched(0, code, later, run));
+  for (const auto& watch : watches_) TRY_STATUS(watch->after(kind, index, later));
   return ok();
+}
+
+/// Runs an instruction by `body` under the watches from number `watch` on.
+Status Executor::watched(size_t watch, const Instruction& code, bool later, const std::function<Status()>& body) {
+  if (watch == watches_.size()) return body();
+  return watches_[watch]->run(code, later, [&] { return watched(watch + 1, code, later, body); });
 }
 
 Status Executor::run_range(SegmentKind kind, size_t begin, size_t end, bool later, WeightFiles& files, Exporter* exporter) {
@@ -236,8 +238,8 @@ Status Executor::run_timed(SegmentKind kind, bool later, WeightFiles& files) {
 Status Executor::run_segment(SegmentKind kind, bool later, Exporter* exporter) {
   WeightFiles files(program_, *machine_);
   Course& course = courses_[static_cast<size_t>(kind)][later];
-  if (reference_) TRY_STATUS(reference_->begin(kind));
-  const bool checked = poisoner_ || reference_;
+  for (const auto& watch : watches_) TRY_STATUS(watch->begin(kind));
+  const bool checked = !watches_.empty();
   if (timed_ && runs_often(kind) && !checked) return run_timed(kind, later, files);
   // The first time, kernels may still load what they need.
   if (course.runs++ == 0 || !runs_often(kind) || checked || !machine_->captures() || machine_->names_work())
@@ -304,7 +306,7 @@ Status Executor::copy_inputs(std::span<const int64_t> offsets) {
   for (size_t i = 0; i < offsets.size(); ++i) {
     const TensorId tensor = program_.inputs[i].tensor;
     TRY_STATUS(machine_->copy(tensor, 0, program_.window, offsets[i], program_.tensors[static_cast<size_t>(tensor)].bytes));
-    if (reference_) TRY_STATUS(reference_->fed(tensor, offsets[i]));
+    for (const auto& watch : watches_) TRY_STATUS(watch->fed(tensor, offsets[i]));
   }
   return ok();
 }
@@ -319,7 +321,8 @@ Status Executor::export_model(const std::filesystem::path& run_directory) {
   TRY_STATUS(exporter.finish());
   rounded_ = exporter.rounded();
   exported_ = exporter.checksums();
-  return reference_ ? reference_->exported(run_directory) : ok();
+  for (const auto& watch : watches_) TRY_STATUS(watch->exported(run_directory));
+  return ok();
 }
 
 Status Executor::synchronize() { return machine_->synchronize(); }

@@ -8,7 +8,7 @@
 // for everything before them.
 //
 // A device that can capture does so the second time that a segment runs, and replays it from then on: what cannot be captured (a kernel
-// that says so, files) runs between two replays. Nothing is captured in poison mode and reference mode, nor while a profiler wants to know
+// that says so, files) runs between two replays. Nothing is captured while somebody watches (watch.hpp), nor while a profiler wants to know
 // what runs.
 //
 // Running load, micro, update, eval or sample allocates nothing in the host, unless it fails, captures or reads files. Every function is
@@ -28,10 +28,9 @@
 #include "host/exec/choices.hpp"
 #include "host/exec/export.hpp"
 #include "host/exec/machine.hpp"
-#include "host/exec/poison.hpp"
-#include "host/exec/reference.hpp"
 #include "host/exec/scalars.hpp"
 #include "host/exec/views.hpp"
+#include "host/exec/watch.hpp"
 #include "host/exec/weights.hpp"
 
 namespace galley {
@@ -47,15 +46,14 @@ struct TimedInstruction {
 using TimedSegment = std::function<void(std::span<const TimedInstruction>)>;
 
 struct ExecutorOptions {
-  Poison poison = Poison::No;  ///< see poison.hpp
+  Watching watching = {};
   /// Given: window, micro, update and eval are timed, instruction by instruction. Then nothing is captured, and each segment waits for the
   /// one before it.
   TimedSegment timed = {};
   Choices* choices = nullptr;  ///< given: kernels may measure, and what they choose is kept there
   /// Given: told of each instruction of `load` that is done, of all of them. Its error ends the loading.
   std::function<Status(int64_t done, int64_t all)> loading = {};
-  ReferenceOptions reference = {};  ///< see reference.hpp
-  int64_t shift = 0;                ///< see Machine::open()
+  int64_t shift = 0;  ///< see Machine::open()
 };
 
 class Executor {
@@ -147,6 +145,7 @@ class Executor {
   Status run_segment(SegmentKind kind, bool later, Exporter* exporter);
   Status run_timed(SegmentKind kind, bool later, WeightFiles& files);
   Status run_one(SegmentKind kind, size_t index, bool later, WeightFiles& files, Exporter* exporter);
+  Status watched(size_t watch, const Instruction& code, bool later, const std::function<Status()>& body);
   Status run_range(SegmentKind kind, size_t begin, size_t end, bool later, WeightFiles& files, Exporter* exporter);
   std::vector<Stretch> stretches_of(SegmentKind kind) const;
   Status enqueue(const Prepared& prepared, const Instruction& code, bool later, WeightFiles& files, Exporter* exporter);
@@ -160,8 +159,7 @@ class Executor {
   std::unique_ptr<Machine> machine_;
   NodeViews views_;
   Scalars scalars_;
-  std::unique_ptr<Poisoner> poisoner_;
-  std::unique_ptr<Reference> reference_;
+  std::vector<std::unique_ptr<Watch>> watches_;
   std::vector<Rounded> rounded_;
   std::map<std::string, uint64_t> exported_;
   Choices* const choices_;  ///< null: kernels do not measure

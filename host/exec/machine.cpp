@@ -21,8 +21,8 @@ uint32_t events_of(const Program& program) {
 
 }  // namespace
 
-Machine::Machine(const Program& program, const Plan& plan, const galley_device& device, Poison poison)
-    : program_(program), plan_(plan), device_(device), poison_(poison), caller_(caller_of(&device, device.kind)) {}
+Machine::Machine(const Program& program, const Plan& plan, const galley_device& device, HostCopies copies)
+    : program_(program), plan_(plan), device_(device), copies_(copies), caller_(caller_of(&device, device.kind)) {}
 
 template <class Call>
 Status Machine::call(const Caller& whose, const char* doing, Call&& body) {
@@ -34,10 +34,10 @@ Status Machine::call(const Caller& whose, const char* doing, Call&& body) {
 }
 
 Result<std::unique_ptr<Machine>> Machine::open(const Program& program, const Plan& plan, const Target& target, const galley_device& device,
-                                               Poison poison, uint32_t marks, int64_t shift) {
+                                               HostCopies copies, uint32_t marks, int64_t shift) {
   if (marks > 0 && !device.mark)
     return recipe_error("device '" + std::string(device.kind) + "' does not tell the time of its work", "leave out --profile and --trace");
-  std::unique_ptr<Machine> machine(new Machine(program, plan, device, poison));
+  std::unique_ptr<Machine> machine(new Machine(program, plan, device, copies));
   const TargetView view(target);
   auto options = new_struct<galley_device_options>();
   options.target = view.get();
@@ -82,7 +82,7 @@ Status Machine::allocate(const Target& target, int64_t shift) {
       return plugin_error("device '" + std::string(device_.kind) + "': the arena of '" + name + "' is not aligned to " +
                           std::to_string(target.memories[i].alignment) + " bytes");
     }
-    if (poison_ == Poison::Yes) {
+    if (copies_ == HostCopies::Yes) {
       arenas_[i].copy.assign(static_cast<size_t>(bytes), kJunk);
       TRY_STATUS(write_arena(i, 0, arenas_[i].copy));
     }
@@ -108,7 +108,7 @@ std::byte* Machine::kernel_address(TensorId tensor, int64_t offset) const {
 std::byte* Machine::host_address(TensorId tensor, int64_t offset) const {
   const Arena& arena = arena_of(tensor);
   const int64_t at = plan_.placements[static_cast<size_t>(tensor)].offset + offset;
-  if (poisoned()) return const_cast<std::byte*>(arena.copy.data()) + at;
+  if (copies_ == HostCopies::Yes) return const_cast<std::byte*>(arena.copy.data()) + at;
   return arena.host_access ? arena.data + at : nullptr;
 }
 
@@ -204,8 +204,8 @@ galley_copy Machine::from_process(size_t memory, int64_t offset, const std::byte
 
 Status Machine::copy(TensorId to, int64_t to_offset, TensorId from, int64_t from_offset, int64_t bytes) {
   if (bytes == 0) return ok();
-  // In poison mode the host's side is where the bytes are, and nothing is ever pending.
-  if (poisoned()) {
+  // A copy is where the bytes are, and nothing is ever pending.
+  if (copies_ == HostCopies::Yes) {
     std::memcpy(host_address(to, to_offset), host_address(from, from_offset), static_cast<size_t>(bytes));
     return ok();
   }

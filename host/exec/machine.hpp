@@ -1,7 +1,7 @@
 // An open device, the arenas of its memory classes, and how the host reaches the bytes in them.
 //
 // A tensor has one address for kernels, in its class's arena, and one for the host. They are the same where the host may touch the class
-// directly, and differ in poison mode (executor.hpp), where the arena holds junk between instructions and the host's side is a copy of it.
+// directly, and differ where the host's side is a copy of each arena (HostCopies), which poison mode fills with junk between instructions.
 // A class that the host cannot touch may have no addresses at all: bytes go there and come from there by copies through the program's
 // staging, which lies where the host can reach it.
 #pragma once
@@ -23,7 +23,8 @@
 
 namespace galley {
 
-enum class Poison : uint8_t { No, Yes };
+/// Whether the host's side of each arena is a copy of it. Whoever watches moves bytes between them.
+enum class HostCopies : uint8_t { No, Yes };
 
 /// The byte that junk is made of: every floating dtype reads it as a NaN, and arithmetic on x86 hands that very NaN on.
 inline constexpr std::byte kJunk{0xff};
@@ -36,7 +37,7 @@ class Machine {
   /// device outlive the machine. A class that the device does not have is exit code Recipe, memory that it cannot give DoesNotFit, anything
   /// else Plugin.
   static Result<std::unique_ptr<Machine>> open(const Program& program, const Plan& plan, const Target& target, const galley_device& device,
-                                               Poison poison, uint32_t marks = 0, int64_t shift = 0);
+                                               HostCopies copies, uint32_t marks = 0, int64_t shift = 0);
   /// Waits for enqueued work, then gives everything back.
   ~Machine();
   Machine(const Machine&) = delete;
@@ -49,7 +50,7 @@ class Machine {
   void* handle() const { return handle_; }
   /// Queue 0 as kernels see it; null: the device has no queues of its own.
   galley_queue* queue() const;
-  bool poisoned() const { return poison_ == Poison::Yes; }
+  HostCopies copies() const { return copies_; }
 
   /// Where kernels find byte `offset` of the tensor, which lies in a class that computes.
   std::byte* kernel_address(TensorId tensor, int64_t offset = 0) const;
@@ -106,7 +107,7 @@ class Machine {
   /// Bytes of a tensor as they are now, not through staging: for those who look at what a program does. Synchronous.
   Status peek(TensorId tensor, int64_t offset, std::span<std::byte> bytes);
 
-  // For the poisoner: bytes of an arena itself, whatever class it is. Synchronous.
+  // For who watches: bytes of an arena itself, whatever class it is. Synchronous.
   Status read_arena(size_t memory, int64_t offset, std::span<std::byte> bytes);
   Status write_arena(size_t memory, int64_t offset, std::span<const std::byte> bytes);
   /// The arena itself where the host can reach it, else empty.
@@ -120,9 +121,9 @@ class Machine {
     int64_t bytes = 0;
     int64_t shift = 0;  ///< from where the device has allocated it
     bool host_access = false;
-    std::vector<std::byte> copy;  // poison mode only
+    std::vector<std::byte> copy;  // HostCopies::Yes only
   };
-  Machine(const Program& program, const Plan& plan, const galley_device& device, Poison poison);
+  Machine(const Program& program, const Plan& plan, const galley_device& device, HostCopies copies);
   Status allocate(const Target& target, int64_t shift);
   const Arena& arena_of(TensorId tensor) const { return arenas_[program_.tensors[static_cast<size_t>(tensor)].memory]; }
   Result<std::span<std::byte>> staging() const;
@@ -140,7 +141,7 @@ class Machine {
   const Program& program_;
   const Plan& plan_;
   const galley_device& device_;
-  Poison poison_;
+  HostCopies copies_;
   Caller caller_;
   void* handle_ = nullptr;
   std::vector<Arena> arenas_;

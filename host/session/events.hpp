@@ -1,4 +1,4 @@
-// What a run tells while it runs. The terminal, metrics.jsonl and TensorBoard listen (host/report); so can anything else.
+// What a run tells while it runs. The terminal, metrics.jsonl and TensorBoard listen (host/tools/report); so can anything else.
 #pragma once
 
 #include <cstdint>

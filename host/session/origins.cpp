@@ -6,8 +6,8 @@
 
 #include "host/base/file.hpp"
 #include "host/base/json.hpp"
-#include "host/data/cache.hpp"
-#include "host/data/text_codec.hpp"
+#include "host/tokens/cache.hpp"
+#include "host/tokens/text_codec.hpp"
 
 namespace galley {
 namespace {

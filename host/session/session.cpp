@@ -62,24 +62,7 @@ Result<std::unique_ptr<Source>> open_source(const Study& study, PrepareProgress 
   return open_data(study.data, study.recipe.data, study.recipe, study.program.vocabulary, windows, options);
 }
 
-namespace {
-
-/// Of the plugins that have been loaded.
-std::optional<PackedFormat> packed_by(const Study& study, const galley_op* op) {
-  for (const auto& plugin : study.plugins->all()) {
-    if (!plugin->library || plugin->manifest.promises.empty()) continue;
-    for (const galley_format* format : plugin->library->formats) {
-      if (!format->pack_op || !galley_same_text(format->pack_op, op->name) || study.plugins->op(op->name).table != op) continue;
-      PackedFormat out = {format->name, study.plugins->op(format->unpack_op).table, {}};
-      for (const FormatPromise& promise : plugin->manifest.promises)
-        if (promise.format == format->name) out.promises.push_back(&promise);
-      return out;
-    }
-  }
-  return std::nullopt;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 Result<std::unique_ptr<Session>> Session::open(const Study& study, std::unique_ptr<Source> source, const SessionOptions& options) {
   TRY_STATUS(check_files(study.program, study.graph->ignored_files));
@@ -90,22 +73,11 @@ Result<std::unique_ptr<Session>> Session::open(const Study& study, std::unique_p
   out->source_ = std::move(source);
   out->info_ = state_info(study, out->source_.get());
   ExecutorOptions executor;
-  executor.poison = options.poison;
+  if (options.watching) executor.watching = options.watching(*study.plugins);
   executor.timed = options.timed;
   executor.choices = options.choices;
   executor.loading = options.loading;
   executor.shift = options.shift;
-  executor.reference.report = options.reference;
-  executor.reference.scope = options.scope;
-  executor.reference.ops = [&study](std::string_view name) { return study.plugins->op(name).table; };
-  executor.reference.formats = [&study](const std::string& name) -> FormatOps {
-    const auto found = study.plugins->format(name);
-    if (!found) return {};
-    const auto op = [&](const char* text) { return text ? study.plugins->op(text).table : nullptr; };
-    const bool nearest = !(found.table->flags & GALLEY_FORMAT_STOCHASTIC);
-    return {nearest ? op(found.table->pack_op) : nullptr, op(found.table->unpack_op)};
-  };
-  executor.reference.packed_by = [&study](const galley_op* op) { return packed_by(study, op); };
   out->executor_ = TRY(Executor::create(study.program, study.plan, study.target, *study.device.table, executor));
   if (out->source_) TRY_STATUS(out->source_->load(out->bytes_of(study.program.corpus)));
   TRY_STATUS(out->executor_->load());

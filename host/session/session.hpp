@@ -23,12 +23,10 @@ namespace galley {
 Result<std::unique_ptr<Source>> open_source(const Study& study, PrepareProgress progress = {});
 
 struct SessionOptions {
-  Poison poison = Poison::No;
+  std::function<Watching(Plugins&)> watching = {};                ///< see ExecutorOptions; null: nobody watches (host/proofs)
   TimedSegment timed = {};                                        ///< see ExecutorOptions
   Choices* choices = nullptr;                                     ///< see ExecutorOptions
   std::function<Status(int64_t done, int64_t all)> loading = {};  ///< see ExecutorOptions
-  ReferenceReport* reference = nullptr;                           ///< given: reference mode
-  ReferenceScope scope = {};                                      ///< of it
   int64_t shift = 0;                                              ///< see ExecutorOptions
 };
 

@@ -13,8 +13,6 @@
 #include "host/base/tensor_files.hpp"
 #include "host/base/units.hpp"
 #include "host/data/loader.hpp"
-#include "host/data/peek.hpp"
-#include "host/data/text_codec.hpp"
 #include "host/passes/roles.hpp"
 #include "host/passes/unused_kernels.hpp"
 #include "host/plan/dtype.hpp"
@@ -22,6 +20,8 @@
 #include "host/plan/known_isa.hpp"
 #include "host/plan/shadow.hpp"
 #include "host/session/unfit.hpp"
+#include "host/tokens/peek.hpp"
+#include "host/tokens/text_codec.hpp"
 
 namespace galley {
 namespace {

@@ -10,10 +10,10 @@
 
 #include "host/base/confinement.hpp"
 #include "host/base/listed.hpp"
-#include "host/data/cache.hpp"
 #include "host/session/run_directory.hpp"
 #include "host/session/run_lock.hpp"
 #include "host/session/run_result.hpp"
+#include "host/tokens/cache.hpp"
 
 namespace galley {
 namespace {

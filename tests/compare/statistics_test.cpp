@@ -1,5 +1,5 @@
 // Intervals and power beside tables, and beside experiments drawn at random: a fixed seed, so that the test is the same every time.
-#include "host/compare/statistics.hpp"
+#include "host/tools/compare/statistics.hpp"
 
 #include <gtest/gtest.h>
 

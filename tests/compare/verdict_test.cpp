@@ -1,13 +1,13 @@
 // Verdicts on arms of which the truth is known: runs are made up, and what is said of each is compared with what a person should hear.
-#include "host/compare/verdict.hpp"
+#include "host/tools/compare/verdict.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "host/compare/compare_report.hpp"
-#include "host/compare/printed.hpp"
+#include "host/tools/compare/compare_report.hpp"
+#include "host/tools/compare/printed.hpp"
 
 namespace galley {
 namespace {

@@ -1,4 +1,4 @@
-#include "host/data/cache.hpp"
+#include "host/tokens/cache.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "host/data/chat.hpp"
+#include "host/tokens/chat.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 
 #include "host/base/file.hpp"
 #include "host/base/json.hpp"
-#include "host/text/unicode.hpp"
+#include "host/tokens/tokenizer/unicode.hpp"
 #include "tests/data/support.hpp"
 
 namespace galley {

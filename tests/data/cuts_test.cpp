@@ -4,8 +4,8 @@
 #include <string>
 
 #include "host/base/random.hpp"
-#include "host/data/document_encoder.hpp"
-#include "host/data/pieces.hpp"
+#include "host/tokens/document_encoder.hpp"
+#include "host/tokens/pieces.hpp"
 #include "tests/data/support.hpp"
 
 namespace galley {

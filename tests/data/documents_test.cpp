@@ -1,4 +1,4 @@
-#include "host/data/documents.hpp"
+#include "host/tokens/documents.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "host/data/pack.hpp"
+#include "host/tokens/pack.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "host/data/pieces.hpp"
+#include "host/tokens/pieces.hpp"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-#include "host/data/document_encoder.hpp"
+#include "host/tokens/document_encoder.hpp"
 #include "tests/data/support.hpp"
 
 namespace galley {

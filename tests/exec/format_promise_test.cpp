@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "galley/cpp/plugin.hpp"
-#include "host/exec/format_promise.hpp"
+#include "host/proofs/format_promise.hpp"
 
 namespace galley {
 namespace {

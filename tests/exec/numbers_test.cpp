@@ -1,6 +1,6 @@
 // The bound of reference mode for long sums: a sum that is made in F32, one number after the other, keeps to it however long it is, and
 // what is wrong by one of the numbers, or by a rounding to fewer digits, does not.
-#include "host/exec/numbers.hpp"
+#include "host/proofs/numbers.hpp"
 
 #include <gtest/gtest.h>
 

@@ -141,7 +141,7 @@ TEST(PoisonOfLaunches, AChainThatDoesNotMakeWhatLiesBetween) {
 TEST(PoisonOfLaunches, AnInputWhoseLifeIsOver) {
   const Launch launch(ones<Fault::None, 2>(), 2, true);
   const auto ran = [&](const Plan& plan) {
-    auto made = Executor::create(launch.b.program, plan, small::target(), small::device(false), {.poison = Poison::Yes});
+    auto made = Executor::create(launch.b.program, plan, small::target(), small::device(false), {.watching = watching(Poison::Yes)});
     EXPECT_TRUE(made.ok());
     Status status = (*made)->load();
     if (status.ok()) status = (*made)->run(SegmentKind::Eval);

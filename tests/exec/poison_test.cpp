@@ -137,7 +137,7 @@ TEST(Poison, SomethingWhoseLifeIsOver) {
   Plan plan = b.plan();
   plan.placements[static_cast<size_t>(x)].last = 1;  // a plan that gives the bytes away too early
   const Target target = small::target();
-  auto early = Executor::create(b.program, plan, target, small::device(false), {.poison = Poison::Yes});
+  auto early = Executor::create(b.program, plan, target, small::device(false), {.watching = watching(Poison::Yes)});
   EXPECT_FALSE((*early)->run(SegmentKind::Eval).ok());
 }
 

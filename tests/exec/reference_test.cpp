@@ -163,7 +163,7 @@ class ReferenceMode : public testing::Test {
     if (change) change(plan);
     const Target machine = small::target();
     report = {};
-    auto made = Executor::create(b.program, plan, machine, small::device(lazy), {.poison = poison, .reference = {&report}});
+    auto made = Executor::create(b.program, plan, machine, small::device(lazy), {.watching = watching(poison, {.report = &report})});
     if (!made.ok()) return made.error().cause;
     Status done = steps(**made);
     if (done.ok()) return "";

@@ -418,7 +418,7 @@ Plan Builder::plan() const {
 }
 
 Running::Running(Builder builder_, bool is_lazy, Poison poison) : builder(std::move(builder_)), plan(builder.plan()), machine(target()) {
-  auto made = Executor::create(builder.program, plan, machine, device(is_lazy), {.poison = poison});
+  auto made = Executor::create(builder.program, plan, machine, device(is_lazy), {.watching = watching(poison)});
   if (made.ok()) executor = std::move(*made);
   else error = made.error();
 }

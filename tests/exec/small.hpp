@@ -9,6 +9,7 @@
 
 #include "galley/cpp/plugin.hpp"
 #include "host/exec/executor.hpp"
+#include "host/proofs/proofs.hpp"
 
 namespace galley::small {
 

@@ -173,7 +173,7 @@ TEST_P(Reading, ConvertsThroughStaging) {
   const Plan plan = b.plan();
   const Target target = small::target();
   const galley_device& device = GetParam().wall ? walled(GetParam().lazy) : small::device(GetParam().lazy);
-  auto executor = Executor::create(b.program, plan, target, device, {.poison = GetParam().poison});
+  auto executor = Executor::create(b.program, plan, target, device, {.watching = watching(GetParam().poison)});
   ASSERT_TRUE(executor.ok()) << executor.error().cause;
   const Status loaded = (*executor)->load();
   ASSERT_TRUE(loaded.ok()) << loaded.error().cause;

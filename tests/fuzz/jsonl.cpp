@@ -6,8 +6,8 @@
 #include <string>
 
 #include "host/base/lines.hpp"
-#include "host/data/document_encoder.hpp"
-#include "host/text/unicode.hpp"
+#include "host/tokens/document_encoder.hpp"
+#include "host/tokens/tokenizer/unicode.hpp"
 
 using namespace galley;
 

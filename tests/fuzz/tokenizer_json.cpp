@@ -2,8 +2,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "host/text/tokenizer.hpp"
-#include "host/text/unicode.hpp"
+#include "host/tokens/tokenizer/tokenizer.hpp"
+#include "host/tokens/tokenizer/unicode.hpp"
 
 using namespace galley;
 

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "host/exec/gradients.hpp"
+#include "host/proofs/gradients.hpp"
 #include "tests/models/harness.hpp"
 
 namespace galley::test {

@@ -1,10 +1,10 @@
 // Every gradient rule against finite differences of its op's reference: for each choice of inputs that need a gradient, writing to a new
-// tensor, to one that is given, and adding to one (host/exec/gradients.hpp).
+// tensor, to one that is given, and adding to one (host/proofs/gradients.hpp).
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "host/exec/gradients.hpp"
+#include "host/proofs/gradients.hpp"
 #include "tests/models/harness.hpp"
 
 namespace galley::test {

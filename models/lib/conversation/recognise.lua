@@ -26,7 +26,7 @@ local probes = {
   { said("system", odd), said("user", "One"), said("assistant", "Two"), said("user", "Three"), said("assistant", "Four") },
 }
 
--- What need not be covered; host/data/chat.cpp says how a conversation that has it is told.
+-- What need not be covered; host/tokens/chat.cpp says how a conversation that has it is told.
 local traits = {
   empty_system = { { said("system", ""), said("user", "One"), said("assistant", "Two") } },
   later_system = {

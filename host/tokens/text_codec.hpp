@@ -1,0 +1,114 @@
+// Between text and the ids that a recipe's model reads: its tokenizer, or bytes; and which ids begin and end a text.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "host/base/result.hpp"
+#include "host/recipe/recipe.hpp"
+#include "host/tokens/tokenizer/tokenizer.hpp"
+
+namespace galley {
+
+/// What a model's folder says of its tokens beside tokenizer.json.
+struct ModelTokens {
+  std::string bos, eos;  ///< bos_token and eos_token of tokenizer_config.json, else of special_tokens_map.json; "": not there
+  std::string mask, pad, cls, sep, unk;  ///< and mask_token and so on
+  std::vector<TokenId> eos_ids;          ///< eos_token_id of config.json
+  std::vector<TokenId> stops;            ///< and of generation_config.json
+  std::string chat_template;             ///< in Jinja: chat_template.jinja, else that of tokenizer_config.json; "": not there
+};
+Result<ModelTokens> read_model_tokens(const std::filesystem::path& folder);
+
+/// Tokens with a meaning of their own, by id; -1: there is none.
+struct SpecialTokens {
+  TokenId mask = -1, pad = -1, cls = -1, sep = -1, unk = -1;
+  std::vector<TokenId> all;  ///< these, eos and bos, and every other that tokenizer.json calls special; sorted
+};
+
+SpecialTokens special_tokens(const Tokenizer& tokenizer, const ModelTokens& model);
+
+/// The data that says how the model reads text: the recipe's, of a mix the first.
+const DataSpec& text_data(const Recipe& recipe);
+/// The same without its options where it has no text: how such a model reads one is the usual.
+DataSpec text_spec(const Recipe& recipe);
+/// The tokenizer.json that the data's option `tokenizer` means, whether it is there or not; "": bytes, or the model has no folder. Where
+/// reading is confined, what belongs to it and lies beside it may be read.
+Result<std::filesystem::path> tokenizer_file(const DataSpec& spec, const Recipe& recipe);
+/// It and what belongs to it, by name, to be saved with a model. One that is a link out of its folder is an error: it could be any file,
+/// which would go where the model goes.
+Result<std::vector<std::pair<std::string, std::string>>> tokenizer_files(const DataSpec& spec, const Recipe& recipe);
+
+/// Gives a model that the recipe describes itself the ids of the tokenizer that its data is read with, where the recipe says none:
+/// bos_token_id, eos_token_id and pad_token_id, by which other programs know where a text ends.
+Status take_token_ids(Recipe& recipe);
+
+/// Immutable. [thread-safe], with a Work a thread.
+class TextCodec {
+ public:
+  /// By the option `tokenizer` of the data: "bytes" (a token is a byte, ids 0 … 255), "model" (tokenizer.json of the model's folder; the
+  /// default) or the path of a tokenizer.json, or of its folder. Tokens that begin and end texts are those that the model's folder names:
+  /// eos_token and bos_token of tokenizer_config.json or special_tokens_map.json, else eos_token_id and bos_token_id of config.json; where
+  /// there is no eos, the one token that the tokenizer puts behind a text ([SEP]).
+  static Result<TextCodec> open(const DataSpec& spec, const Recipe& recipe);
+
+  class Work {
+   public:
+    explicit Work(const TextCodec& codec) {
+      if (codec.tokenizer_) tokenizer_.emplace(*codec.tokenizer_);
+    }
+
+   private:
+    friend class TextCodec;
+    std::optional<Tokenizer::Work> tokenizer_;
+  };
+
+  /// Appends the ids of a text, in which special tokens are text. An error where a regular expression of the tokenizer gives up on it.
+  Status encode(std::string_view text, Work& work, std::vector<TokenId>* ids, Normalizer::Begin begin = Normalizer::Begin::Here) const;
+  Status encode(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<TokenId>* ids, std::vector<bool>* counts) const;
+  /// The ids of a text between what the tokenizer puts before one and `behind`, at most `most` in all: the text is cut. Whether it was.
+  Result<bool> encode_whole(std::string_view text, std::span<const TokenId> behind, size_t most, Work& work,
+                            std::vector<TokenId>* ids) const;
+  /// Whether encode_pair() can.
+  bool joins_pairs() const { return tokenizer_ && !tokenizer_->pair().empty(); }
+  /// The ids of two texts as the tokenizer joins them, at most `most`: the longer text is cut first, as the `tokenizers` library does it.
+  /// Which of them is the first of the second type (token_type_ids).
+  Result<size_t> encode_pair(std::string_view first, std::string_view second, size_t most, Work& work, std::vector<TokenId>* ids) const;
+  std::string decode(std::span<const TokenId> ids) const;
+  /// The id of a token by its name; −1: there is none.
+  TokenId find(std::string_view token) const { return tokenizer_ ? tokenizer_->find(token) : -1; }
+
+  /// The token of an id below vocabulary(), as its file writes it.
+  std::string name(TokenId id) const { return tokenizer_ ? tokenizer_->name(id) : std::to_string(id); }
+  bool bytes() const { return !tokenizer_; }
+  int64_t vocabulary() const { return tokenizer_ ? tokenizer_->vocabulary() : 256; }
+  /// What the tokenizer puts before a text (<s>).
+  std::span<const TokenId> before() const { return tokenizer_ ? tokenizer_->before() : std::span<const TokenId>(); }
+  /// What it puts behind one (</s>, [SEP]).
+  std::span<const TokenId> behind() const { return tokenizer_ ? tokenizer_->behind() : std::span<const TokenId>(); }
+  TokenId eos() const { return eos_; }  ///< −1: there is none
+  /// By the names that the model's folder gives; where it has none, by [MASK] or <mask> and so on among tokenizer.json's special tokens.
+  const SpecialTokens& special() const { return special_; }
+  /// Everything that ends a text: eos, and what generation_config.json names.
+  const std::vector<TokenId>& stops() const { return stops_; }
+  const ModelTokens& model() const { return model_; }
+  /// Of the file's bytes and the tokens above: what is encoded by codecs with equal identities is equal.
+  const std::string& identity() const { return identity_; }
+
+ private:
+  TextCodec() = default;
+
+  std::optional<Tokenizer> tokenizer_;
+  TokenId eos_ = -1;
+  SpecialTokens special_;
+  ModelTokens model_;
+  std::string identity_ = "bytes";
+  std::vector<TokenId> stops_;
+};
+
+}  // namespace galley
