@@ -13,7 +13,7 @@
 -- and beside kernels: 0.16 s for 0.5 B at 25 GB/s. More micro-batches a step make that less of a step, and so does
 -- --set optimizer=adamw8bit: 2 bytes a parameter of a linear layer move in the place of 8.
 -- With --set precision=bf16 --set masters=true the weights in F32 move too: the BF16 copy and the gradient stay, 6 bytes of 18.
--- --set activations=true also moves what the backward pass reads of the forward pass: behind recomputation, the inputs of the blocks.
+-- --set activations=true also moves what the backward pass reads of the forward pass: after recomputation, the inputs of the blocks.
 return recipe {
   model = model { path = arg("model") },
   data  = data.text { files = { arg("text") }, tokenizer = arg("tokenizer", "model"), validation = 0.05 },

@@ -7,6 +7,7 @@ Usage: tests/kernels_seen.py                     what has changed since a machin
        tests/kernels_seen.py LEVEL [COMMIT]      this level's tests have passed: as the sources are, or were in COMMIT. `make test-all` does so for the levels that it ran."""
 import hashlib
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -31,8 +32,13 @@ def is_of(path, kind):
     return name.startswith(kind) and name.endswith(('.cpp', '.cu', '.hpp')) or name.endswith('.hpp') and not name.startswith(other)
 
 
+# Texts stay, comments and white space go.
+COMMENT = re.compile(rb'("(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)+\')|//[^\n]*|/\*.*?\*/', re.S)
+
+
 def hash_of(data):
-    return hashlib.sha256(data).hexdigest()[:12]
+    """Of what is compiled: another comment or layout makes no other kernel."""
+    return hashlib.sha256(b' '.join(COMMENT.sub(lambda m: m[1] or b' ', data).split())).hexdigest()[:12]
 
 
 def sources(kind, commit=None):

@@ -6,7 +6,7 @@
 
 namespace galley::test {
 
-/// It is set as long as this lives, and not set behind it. One thread at a time.
+/// It is set as long as this lives, and not set after it. One thread at a time.
 class Setting {
  public:
   Setting(const char* name, const std::string& value) : name_(name) { ::setenv(name, value.c_str(), 1); }

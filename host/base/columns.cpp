@@ -95,7 +95,7 @@ std::string wrapped(std::string_view text, size_t columns, size_t indent) {
     std::string_view line = text.substr(0, end);
     size_t room = columns;
     while (display_width(line) > room) {
-      // The last space with words before it that is within the line; else the first one behind a longer word.
+      // The last space with words before it that is within the line; else the first one after a longer word.
       const size_t words = std::min(line.find_first_not_of(' '), line.size()), within = bytes_within(line, room);
       size_t at = line.rfind(' ', within);
       if (at == std::string_view::npos || at < words) at = line.find(' ', std::max(words, within));

@@ -55,7 +55,7 @@ inline constexpr std::array<FillInfo, kFills> kFillInfo = {{
     {"last_token", "last_token", FillExtent::One, false},       // the row's last token, counted in the micro-batch
     {"row_labels", "", FillExtent::Labels, true},  // the label of the row; of several, 1 for each that it has and 0 for the others
     {"row_values", "", FillExtent::Labels, true},  // the number of the row, or several
-    {"target_tokens", "decoder_input_ids", FillExtent::Target, false},        // the target, behind the token that begins one
+    {"target_tokens", "decoder_input_ids", FillExtent::Target, false},        // the target, after the token that begins one
     {"target_labels", "", FillExtent::Target, true},                          // the target
     {"target_positions", "decoder_position_ids", FillExtent::Target, false},  // 0, 1, 2 …
     {"source_first", "source_first", FillExtent::Target, false},              // where the source begins in its row

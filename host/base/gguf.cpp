@@ -205,7 +205,7 @@ std::string known_types() {
   return out;
 }
 
-/// A tensor's line, behind its name; its offset counts from the begin of the data.
+/// A tensor's line, after its name; its offset counts from the begin of the data.
 Status read_tensor(Cursor& from, uint64_t alignment, Entry* out) {
   const auto dimensions = TRY(from.number<uint32_t>("its number of dimensions"));
   if (dimensions > kMostDimensions)

@@ -8,7 +8,7 @@
 
 namespace galley {
 
-/// Whether the set that begins with the `[` at `at` has the character; moves `at` behind its `]`. A `[` that nothing closes is a character.
+/// Whether the set that begins with the `[` at `at` has the character; moves `at` after its `]`. A `[` that nothing closes is a character.
 inline bool glob_set_has(std::string_view pattern, size_t* at, char c) {
   size_t p = *at + 1;
   const bool negated = p < pattern.size() && (pattern[p] == '!' || pattern[p] == '^');

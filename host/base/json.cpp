@@ -76,10 +76,10 @@ class Builder {
   bool key(string_t& name) {
     const auto [entry, fresh] = std::get<Table>(*open_.back()).try_emplace(name);
     if (!fresh) {
-      // The lexer stands behind the closing quote; the key begins one quote before its own text.
-      const size_t behind = static_cast<size_t>(*furthest_ - text_.data());
+      // The lexer comes after the closing quote; the key begins one quote before its own text.
+      const size_t after = static_cast<size_t>(*furthest_ - text_.data());
       const size_t length = name.size() + 2;
-      return fail(behind >= length ? behind - length : behind, "the key " + json_quote(name) + " is there twice");
+      return fail(after >= length ? after - length : after, "the key " + json_quote(name) + " is there twice");
     }
     slot_ = &entry->second;
     return true;
@@ -103,7 +103,7 @@ class Builder {
   const std::optional<Error>& error() const { return error_; }
 
  private:
-  // Where the next value goes: behind a key, at the end of a list, or it is the whole document.
+  // Where the next value goes: after a key, at the end of a list, or it is the whole document.
   Value* next() {
     if (open_.empty()) return &root_;
     if (auto* list = std::get_if<List>(open_.back())) return &list->emplace_back();

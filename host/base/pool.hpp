@@ -37,7 +37,7 @@ class Pool {
   /// kernel and finds them in its cache.
   struct alignas(128) Share {
     std::atomic<uint64_t> open = 0;  ///< generation << 40 | blocks that nobody has claimed
-    int64_t end = 0;                 ///< behind its last block
+    int64_t end = 0;                 ///< after its last block
     ProcessorLoan thread;            ///< waited for while it may have blocks
   };
 

@@ -11,7 +11,7 @@ namespace {
 
 double fall_of_cosine(double t) { return 0.5 * (1 + std::cos(std::numbers::pi * t)); }
 
-/// 1 at the begin of the decay, 0 behind its end.
+/// 1 at the begin of the decay, 0 after its end.
 double share_of(Curve::Decay decay, double u) {
   switch (decay) {
     case Curve::Decay::Cosine: return fall_of_cosine(u);

@@ -1,7 +1,7 @@
 // Quantities that follow the step. A run of N steps with a warm-up of W steps has at step s = 1 … N, with i = s − 1:
 //
 //   i <  W:  peak · (i + 1) / (W + 1)
-//   i >= W:  behind the warm-up, with t = (i − W) / (N − W), which is 0 at its first step and below 1 at the last step of the run,
+//   i >= W:  after the warm-up, with t = (i − W) / (N − W), which is 0 at its first step and below 1 at the last step of the run,
 //
 //     cosine                floor + (peak − floor) · (1 + cos(π t)) / 2
 //     linear                floor + (peak − floor) · (1 − t)
@@ -12,7 +12,7 @@
 //                                       "cosine" (1 + cos(π u)) / 2,  "linear" 1 − u,  "1-sqrt" 1 − √u
 //     inverse_sqrt          peak / √((i − W + T) / T), with a timescale T of W steps, or of 10,000 without a warm-up
 //
-// Behind the warm-up these are what transformers gives (optimization.py: get_cosine_schedule_with_warmup, get_linear_schedule_with_warmup,
+// After the warm-up these are what transformers gives (optimization.py: get_cosine_schedule_with_warmup, get_linear_schedule_with_warmup,
 // get_constant_schedule_with_warmup, get_wsd_schedule with num_stable_steps = N − W − D, get_inverse_sqrt_schedule; peak is the optimizer's
 // rate, floor is 0 there, and min_lr_ratio · peak in wsd), and PyTorch's CosineAnnealingLR and LinearLR with one scheduler step a training
 // step: the rate comes to `floor` at the step that follows the run, so that the last step trains too. The warm-up differs from

@@ -19,7 +19,7 @@
 
 namespace galley::tensor_files {
 
-/// What a tensor holds. Those behind F64 are GGUF's block types: so many numbers of a row share scales and lie as so many bytes.
+/// What a tensor holds. Those after F64 are GGUF's block types: so many numbers of a row share scales and lie as so many bytes.
 enum class Dtype : uint8_t { Bool, U8, I8, I16, I32, I64, F16, BF16, F32, F64, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K };
 inline constexpr size_t kPlainDtypes = static_cast<size_t>(Dtype::F64) + 1;
 

@@ -59,7 +59,7 @@ const FlagSpec profile_flag = {"--profile", "",
 const FlagSpec trace_flag = {"--trace", "FILE", "write what runs when in steps 2 to 4, for chrome://tracing or ui.perfetto.dev", false,
                              false};
 
-const FlagSpec until_flag = {"--until", "STEP", "save and end behind this step; `galley resume` goes on from it", false, false};
+const FlagSpec until_flag = {"--until", "STEP", "save and end after this step; `galley resume` goes on from it", false, false};
 
 FlagSpec target_flag_for(const std::filesystem::path& shipped) {
   std::string names;

@@ -171,7 +171,7 @@ Status command_compare(const CommandLine& a) {
   shown->clear();
   TRY_STATUS(ran);
 
-  // A comparison that looks after each seed has looked behind the last one.
+  // A comparison that looks after each seed has looked after the last one.
   if (judged.verdicts.empty()) TRY_STATUS(judged.look(comparison, control, out, comparison.seeds.size()));
   TRY_STATUS(write_atomic(out / "compare.json", compare_json(judged.comparison, judged.results, judged.verdicts)));
   const RedMarks red = red_marks();

@@ -119,7 +119,7 @@ Status command_embed(const CommandLine& a) {
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const std::string place = lines.place();
     const std::string text = TRY(text_of(line, place));
-    cut += TRY(codec.encode_whole(valid_utf8(text, nullptr), codec.behind(), most, work, &ids));
+    cut += TRY(codec.encode_whole(valid_utf8(text, nullptr), codec.after(), most, work, &ids));
     if (ids.empty()) return recipe_error(place + ": the text has no tokens");
     TRY_STATUS(embedder.add(ids));
   }

@@ -114,7 +114,7 @@ void print_row(const BatchRow& row, Fill labels, int64_t number, const TextCodec
                              row.tokens().begin() + static_cast<std::ptrdiff_t>(stop));
     std::vector<bool> counts;
     if (next) {
-      // The token behind the last position is a label only.
+      // The token after the last position is a label only.
       counts.push_back(false);
       for (size_t s = begin; s < stop; ++s) counts.push_back(row.next()[s] != kNoLabel);
       if (counts.back()) ids.push_back(row.next()[stop - 1]);

@@ -55,7 +55,7 @@ class Teller {
     const auto most = static_cast<size_t>(predictor_.length());
     size_t begin = SIZE_MAX;
     const std::string text = valid_utf8(first, nullptr);
-    if (second.empty()) cut_ += TRY(codec_.encode_whole(text, codec_.behind(), most, work_, &ids));
+    if (second.empty()) cut_ += TRY(codec_.encode_whole(text, codec_.after(), most, work_, &ids));
     else if (!codec_.joins_pairs()) return recipe_error(place + "the tokenizer does not say how it joins two texts");
     else begin = TRY(codec_.encode_pair(text, valid_utf8(second, nullptr), most, work_, &ids));
     if (ids.empty()) return recipe_error(place + "the text has no tokens");

@@ -70,7 +70,7 @@ class Talker {
     std::vector<int32_t> tokens(codec_.before().begin(), codec_.before().end());
     TRY_STATUS(codec_.encode(prompt, work_, &tokens));
     if (generator_.has_source()) {
-      tokens.insert(tokens.end(), codec_.behind().begin(), codec_.behind().end());
+      tokens.insert(tokens.end(), codec_.after().begin(), codec_.after().end());
       TRY(reply(target_of(tokens)));
       std::putchar('\n');
       return ok();

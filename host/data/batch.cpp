@@ -217,11 +217,11 @@ class BatchSource final : public Source {
     const auto hole = std::find(mask.begin() + static_cast<std::ptrdiff_t>(out.first), end, 0);
     if (hole != end)
       return wrong("attention_mask", static_cast<size_t>(hole - mask.begin()), 0,
-                   "padding between tokens is not possible, only before and behind them");
+                   "padding between tokens is not possible, only before and after them");
     return out;
   }
 
-  // Errors begin behind "row 3: ".
+  // Errors begin after "row 3: ".
   Status make_row(const RawRow& raw, const BatchRow& row) const {
     const size_t length = raw[InputIds].size();
     const auto [first, last] = TRY(tokens_in(raw[AttentionMask], length));

@@ -7,12 +7,12 @@
 //   position_ids    0 … S − 1 where it is absent, also with documents and padding, as in transformers
 //   document_ids    neighbours with equal numbers are a document; no attention across. A number that comes back later in the row is an
 //                   error
-//   attention_mask  1, or 0 for padding before or behind the tokens of a row. Padding between tokens, and padding whose label counts,
+//   attention_mask  1, or 0 for padding before or after the tokens of a row. Padding between tokens, and padding whose label counts,
 //                   are errors: the one cannot be said with first_key, and what transformers computes for the other depends on its
 //                   attention kernel
 //
 //   token_type_ids     0 where it is absent
-//   decoder_input_ids  (rows, T); where it is absent, the targets behind the token that begins one
+//   decoder_input_ids  (rows, T); where it is absent, the targets after the token that begins one
 //
 // The last two belong to models that read them. Any other tensor is an error by name. A recipe without `batch` takes all rows as one micro-batch; with it, the
 // rows fill micro-batch after micro-batch of the window, and what is left of the window is padding. A recipe's `length` may be above S.

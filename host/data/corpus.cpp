@@ -174,7 +174,7 @@ class Corpus final : public RowStream {
   Split validation_split() const { return other_rows_ ? Split::Train : Split::Validation; }
 
   // Which row comes as number `row`: an epoch shows each once, in an order that the seed and the epoch decide; by length, whole
-  // micro-batches are put in order and rows in them stay together. Behind the last row, there is none.
+  // micro-batches are put in order and rows in them stay together. After the last row, there is none.
   uint64_t place(uint64_t row) const {
     const uint64_t epoch = row / this->epoch(), index = row % this->epoch();
     const uint64_t unit = options_.pack.by_length ? batch_ : 1;

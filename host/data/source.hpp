@@ -26,7 +26,7 @@ struct DataInfo {
   int64_t window_rows = 0;  ///< rows that a window must have room for (data.batch); 0: any
   int64_t kept_rows = 0;    ///< of the data, in memory
   bool validation = false;  ///< there are to be validation batches
-  /// Every row is a document, or a piece of one, from its first position on, and padding behind it: first_key says nothing, as no label
+  /// Every row is a document, or a piece of one, from its first position on, and padding after it: first_key says nothing, as no label
   /// counts in padding. Known from the recipe and from what it names, not from what is in it.
   bool one_document = false;
   /// Memory that Source::load() is to be given; owner "data" of the plan. The window buffers are not in it.
@@ -67,7 +67,7 @@ class Source {
   virtual uint64_t epoch() const { return 0; }
   /// Windows in so many epochs, the last of which may be short. Fails where there are no epochs, or more than kMostSteps windows in them.
   virtual Result<int64_t> windows_in(double epochs) const;
-  /// fill() leaves out what lies behind so many epochs from now on: the last window is short. Before a loader begins.
+  /// fill() leaves out what lies after so many epochs from now on: the last window is short. Before a loader begins.
   virtual void end_after(double epochs);
 };
 

@@ -1,7 +1,7 @@
 // Where a batch lies in memory, and which rows make a window.
 //
 // A micro-batch is B rows of S positions, and of T in its targets where it has some. It is as many tensors as its model reads, each
-// aligned, one behind the other, in the order of Fill. The first four are always there, (B, S):
+// aligned, one after the other, in the order of Fill. The first four are always there, (B, S):
 //   tokens        the tokens
 //   next_tokens   ALREADY SHIFTED: the token that position s is to predict (the next one of its document), or −100: none
 //   positions     counted from the start of the document (or of the piece of it that is in the row); always below S

@@ -4,7 +4,7 @@
 //                                           · run_update } · await_update ─▶ export_model
 //
 // Instructions mean what they say and nothing more: work on one queue is in order, and across queues only Record and Wait order it. A Copy
-// with an event records it behind itself; it does not wait for what other queues wrote before. Read and Write are done by the host and wait
+// with an event records it after itself; it does not wait for what other queues wrote before. Read and Write are done by the host and wait
 // for everything before them.
 //
 // A device that can capture does so the second time that a segment runs, and replays it from then on: what cannot be captured (a kernel

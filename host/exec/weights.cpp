@@ -167,7 +167,7 @@ Status WeightFiles::read(const Instruction& code) {
   const int64_t count = elements(operand.shape);
   std::byte* const direct = machine_.host_address(operand.tensor, operand.offset);
 
-  // Without access the converted numbers lie in the staging buffer too, behind those of the file.
+  // Without access the converted numbers lie in the staging buffer too, after those of the file.
   Operand staging;
   if (code.outputs.size() > 1 && code.outputs[1].present()) {
     staging = code.outputs[1];
@@ -206,8 +206,7 @@ Status WeightFiles::read(const Instruction& code) {
                                      : value > 0    ? "+infinity"
                                                     : "-infinity"),
                             "these weights are broken; training would only spread it");
-      return recipe_error(place + short_number(value) + " does not fit " + dtype_name(to),
-                          "store this tensor in a dtype with more range");
+      return recipe_error(place + short_number(value) + " does not fit " + dtype_name(to), "store this tensor in a dtype with more range");
     }
     if (!direct) {
       TRY_STATUS(machine_.copy(operand.tensor, operand.offset + done * to_bytes, staging.tensor, staging.offset + most * from_bytes,

@@ -18,7 +18,7 @@ namespace {
 /// Tensors and nodes of a model: those of Llama 3.1 405B, with its 126 layers, are some 6,000; a GPT-2 of 2,000 layers has 60,000.
 constexpr size_t kMostParts = size_t{1} << 17;
 
-/// What a build is about; the bindings find it behind their first upvalue.
+/// What a build is about; the bindings find it after their first upvalue.
 struct Building {
   Graph* graph = nullptr;
   const ModelConfig* model = nullptr;
@@ -357,7 +357,7 @@ int ignore(lua_State* L) {
   return 0;
 }
 
-// config.key: remembers what was read. The values lie in the table behind the second upvalue.
+// config.key: remembers what was read. The values lie in the table after the second upvalue.
 int config_index(lua_State* L) {
   if (lua_type(L, 2) == LUA_TSTRING && std::string_view(lua_tostring(L, 2)) != "has") building(L).read.insert(lua_tostring(L, 2));
   lua_pushvalue(L, 2);

@@ -263,7 +263,7 @@ Status Graph::replace(galley_tensor from, galley_tensor to) {
     if (node(n).section != author.section || makers.contains(n)) continue;
     for (size_t i = 0; i < node(n).inputs.size(); ++i)
       if (node(n).inputs[i] == from) set_input(n, i, to);
-    move_behind(n, order_of(to));
+    move_after(n, order_of(to));
   }
   if (marks.logits == from) marks.logits = to;
   if (marks.hidden == from) marks.hidden = to;
@@ -308,7 +308,7 @@ Status Graph::rewire(galley_node n, size_t input, galley_tensor to) {
     if (written && read.contains(written))
       return plugin_error("set_input: '" + tensor(to).name + "' is made from what '" + reader.name + "' writes");
   set_input(n, input, to);
-  move_behind(n, order_of(to));
+  move_after(n, order_of(to));
   return ok();
 }
 
@@ -347,8 +347,8 @@ void Graph::drop_unread(Section s) {
 
 size_t Graph::order_of(galley_tensor t) const { return t && tensor(t).producer ? wiring_.order[tensor(t).producer - 1] : 0; }
 
-/// Behind `n`, only nodes that stand before the new place move. Where a few nodes were put between a node and its readers, none does.
-void Graph::move_behind(galley_node n, size_t order) {
+/// After `n`, only nodes that stand before the new place move. Where a few nodes were put between a node and its readers, none does.
+void Graph::move_after(galley_node n, size_t order) {
   std::vector<galley_node> pending = {n};
   while (!pending.empty()) {
     const galley_node moved = pending.back();
@@ -371,7 +371,7 @@ void Graph::add_to_order(const GraphNode& added) {
     if (!t || tensor(t).producer) continue;
     tensor(t).producer = added.id;
     for (const galley_node n : wiring_.readers[t - 1])  // of a tensor that was there before
-      if (node(n).section == added.section) move_behind(n, order);
+      if (node(n).section == added.section) move_after(n, order);
   }
 }
 

@@ -110,7 +110,7 @@ enum class Section : uint8_t { Window, Forward, Backward, Update, Evaluate, Expo
 inline constexpr std::array<const char*, 8> section_names = {"window",   "forward", "backward", "update",
                                                              "evaluate", "export",  "sample",   "load"};
 
-/// A choice of operands, by index; those behind its end are not chosen.
+/// A choice of operands, by index; those after its end are not chosen.
 using Mask = std::vector<bool>;
 inline bool chosen(const Mask& mask, size_t i) { return i < mask.size() && mask[i]; }
 inline void choose(Mask& mask, size_t i) {
@@ -284,7 +284,7 @@ class Graph {
   /// Room in the block of step scalars: the offset of so many bytes, and a tensor that is a part of it.
   int64_t reserve(int64_t bytes);
   Result<galley_tensor> in_block(const std::string& name, uint32_t dtype, int64_t count, int64_t offset);
-  /// Room in the block for what the host says of each step, behind what it says already: all that lies behind moves on. Before placement.
+  /// Room in the block for what the host says of each step, after what it says already: all that lies after moves on. Before placement.
   Result<galley_tensor> in_host_block(const std::string& name, uint32_t dtype, int64_t count);
   /// The scalar of an option of the strategy in charge, times a factor.
   Result<galley_tensor> option(const std::string& name, double factor = 1);
@@ -294,7 +294,7 @@ class Graph {
   Status scale_rate(galley_tensor parameter, double factor);
   /// Makes a tensor of one number a metric of the step.
   Status report(galley_tensor t, const std::string& name);
-  /// The node behind `n` in a section; the first for 0, 0 behind the last.
+  /// The node after `n` in a section; the first for 0, 0 after the last.
   galley_node next_node(Section s, galley_node n) const;
   /// The number of a repeated block: its producer's, or of a parameter (a gradient's, a state's) its first reader's; -1: none.
   int64_t block_of(galley_tensor t);
@@ -378,14 +378,14 @@ class Graph {
   struct Wiring {
     std::vector<std::vector<galley_node>> readers;  ///< by tensor less 1: the nodes that read it, and some that did once
     /// By node less 1: while strategies rewrite the model, no node has a lower number than one whose output it reads. What a rewrite makes
-    /// shares the number of the last node that it reads, so that nothing behind it has to move when it comes to be read there.
+    /// shares the number of the last node that it reads, so that nothing after it has to move when it comes to be read there.
     std::vector<size_t> order;
   };
   size_t order_of(galley_tensor t) const;  ///< its producer's
   bool has_readers(galley_tensor t) const;
   bool is_marked(galley_tensor t) const;
   std::set<galley_node> makers_of(galley_tensor t, galley_node writer) const;
-  void move_behind(galley_node n, size_t order);
+  void move_after(galley_node n, size_t order);
   void add_reader(galley_tensor t, galley_node n);
   void add_to_order(const GraphNode& node);
 

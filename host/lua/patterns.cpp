@@ -24,7 +24,7 @@ std::string_view subject_at(lua_State* L, int index) {
   return {text, size};
 }
 
-/// One pattern over one text, both Lua's: behind their last bytes are zeros, which a matcher may look at.
+/// One pattern over one text, both Lua's: after their last bytes are zeros, which a matcher may look at.
 class Matcher {
  public:
   Matcher(lua_State* L, std::string_view text, std::string_view pattern)
@@ -111,7 +111,7 @@ class Matcher {
     return !found;
   }
 
-  /// Behind the single character class that begins at `p`.
+  /// After the single character class that begins at `p`.
   const char* class_end(const char* p) const {
     const char first = *p++;
     if (first == kEscape) {
@@ -127,12 +127,12 @@ class Matcher {
     return p + 1;
   }
 
-  bool is_single(const char* s, const char* p, const char* behind) {
+  bool is_single(const char* s, const char* p, const char* after) {
     if (s >= end_) return false;
     switch (*p) {
       case '.': return true;
       case kEscape: return is_class(byte_of(*s), byte_of(p[1]));
-      case '[': work(behind - p); return in_set(byte_of(*s), p, behind - 1);
+      case '[': work(after - p); return in_set(byte_of(*s), p, after - 1);
       default: return *p == *s;
     }
   }
@@ -163,11 +163,11 @@ class Matcher {
           if (p[1] == 'f') {
             p += 2;
             if (*p != '[') luaL_error(L_, "missing '[' after '%%f' in pattern");
-            const char* const behind = class_end(p);
-            work(behind - p);
+            const char* const after = class_end(p);
+            work(after - p);
             const unsigned char before = s == begin_ ? 0 : byte_of(s[-1]), here = s == end_ ? 0 : byte_of(*s);
-            if (in_set(before, p, behind - 1) || !in_set(here, p, behind - 1)) return nullptr;
-            p = behind;
+            if (in_set(before, p, after - 1) || !in_set(here, p, after - 1)) return nullptr;
+            p = after;
             continue;
           }
           if (std::isdigit(byte_of(p[1]))) {
@@ -179,49 +179,49 @@ class Matcher {
           break;
         default: break;
       }
-      const char* const behind = class_end(p);
-      work(behind - p);
-      const bool one = is_single(s, p, behind);
-      switch (*behind) {
-        case '+': return one ? expand(s + 1, p, behind) : nullptr;
+      const char* const after = class_end(p);
+      work(after - p);
+      const bool one = is_single(s, p, after);
+      switch (*after) {
+        case '+': return one ? expand(s + 1, p, after) : nullptr;
         case '*':
-          if (one) return expand(s, p, behind);
-          p = behind + 1;
+          if (one) return expand(s, p, after);
+          p = after + 1;
           continue;
         case '-':
-          if (one) return expand_least(s, p, behind);
-          p = behind + 1;
+          if (one) return expand_least(s, p, after);
+          p = after + 1;
           continue;
         case '?':
           if (one)
-            if (const char* end = match(s + 1, behind + 1)) return end;
-          p = behind + 1;
+            if (const char* end = match(s + 1, after + 1)) return end;
+          p = after + 1;
           continue;
         default:
           if (!one) return nullptr;
           ++s;
-          p = behind;
+          p = after;
       }
     }
     return s;
   }
 
-  const char* expand(const char* s, const char* p, const char* behind) {
+  const char* expand(const char* s, const char* p, const char* after) {
     ptrdiff_t most = 0;
-    while (is_single(s + most, p, behind)) ++most;
+    while (is_single(s + most, p, after)) ++most;
     work(most);
     for (; most >= 0; --most) {
       work(1);
-      if (const char* end = match(s + most, behind + 1)) return end;
+      if (const char* end = match(s + most, after + 1)) return end;
     }
     return nullptr;
   }
 
-  const char* expand_least(const char* s, const char* p, const char* behind) {
+  const char* expand_least(const char* s, const char* p, const char* after) {
     for (;; ++s) {
       work(1);
-      if (const char* end = match(s, behind + 1)) return end;
-      if (!is_single(s, p, behind)) return nullptr;
+      if (const char* end = match(s, after + 1)) return end;
+      if (!is_single(s, p, after)) return nullptr;
     }
   }
 
@@ -279,7 +279,7 @@ class Matcher {
   ptrdiff_t left_ = kBetweenLooks;
 };
 
-/// The position that an optional argument names, from 0; behind the text's end: one more than its size.
+/// The position that an optional argument names, from 0; after the text's end: one more than its size.
 size_t start_at(lua_State* L, int argument, size_t size) {
   const lua_Integer given = luaL_optinteger(L, argument, 1), last = static_cast<lua_Integer>(size);
   if (given > last) return given == last + 1 ? size : size + 1;

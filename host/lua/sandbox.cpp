@@ -15,7 +15,7 @@ namespace {
 
 /// Instructions between two looks at the clock. One instruction can cost about 50 µs (comparing two strings of LuaLimits::block bytes).
 constexpr int kInstructions = 32;
-/// Allocations from this size on look at the clock: behind them stand copies, and rehashing.
+/// Allocations from this size on look at the clock: after them stand copies, and rehashing.
 constexpr size_t kLargeBlock = 4096;
 /// What may be allocated beyond the limit once it has been passed, for messages on the way out.
 constexpr size_t kReserve = 256u << 10;

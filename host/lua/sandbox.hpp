@@ -126,7 +126,7 @@ class Sandbox {
   std::string place_;  ///< "file:line" where the limit was passed
 };
 
-/// Raises the error in Lua: its cause behind the place of the Lua code that called, and its hint.
+/// Raises the error in Lua: its cause after the place of the Lua code that called, and its hint.
 [[noreturn]] void raise(lua_State* L, const Error& error);
 /// Raises `message` as it is; it carries its own place.
 [[noreturn]] void raise_text(lua_State* L, const std::string& message);

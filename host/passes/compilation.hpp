@@ -25,7 +25,7 @@ struct Decisions {
 
 /// Which instructions of micro an item became, before anything is recomputed: item i has [begin[i], begin[i + 1]).
 struct MicroItems {
-  size_t forward = 0;  ///< the number of forward's items; the head's and backward's come behind them
+  size_t forward = 0;  ///< the number of forward's items; the head's and backward's come after them
   size_t head = 0;     ///< the number of the head's items
   std::vector<uint32_t> begin;
   std::vector<TensorId> tensors;  ///< for each graph tensor: its tensor if it is a transient of micro, else no_tensor
@@ -40,7 +40,7 @@ struct SavedSet {
   int64_t blocks = 0;
 };
 
-/// All that passes know. Behind each field stands the pass that makes it, and what it is where its name does not say so.
+/// All that passes know. After each field stands the pass that makes it, and what it is where its name does not say so.
 struct Compilation {
   Graph& graph;
   Strategies strategies;
@@ -60,7 +60,7 @@ struct Compilation {
   SavedSet saved = {};                      ///< decide
   std::vector<uint32_t> choices = {};       ///< decide; one for each saved tensor
   int64_t budget = 0;                       ///< decide; the bytes of class 0 that a strategy allows, or 0 if none sets a budget
-  /// The verifier behind each pass; for each node, the inputs that its shape rule has seen.
+  /// The verifier after each pass; for each node, the inputs that its shape rule has seen.
   std::vector<std::vector<galley_tensor>> inferred = {};
 
   bool backward() const { return options.purpose == Purpose::Train || options.purpose == Purpose::Gradients; }

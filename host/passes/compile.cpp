@@ -30,16 +30,16 @@ Status verify_program(Compilation& c, std::string_view pass) {
   return error;
 }
 
-/// Besides, that every node gets what its op takes. Passes behind this one move operands, but change none.
+/// Besides, that every node gets what its op takes. Passes after this one move operands, but change none.
 Status verify_program_and_operands(Compilation& c, std::string_view pass) {
   TRY_STATUS(verify_program(c, pass));
   return verify_operands(c, pass);
 }
 
-// The compiler. Behind each pass stands what holds from there on: later passes rely on it, and none of them changes it unless it says so.
+// The compiler. After each pass stands what holds from there on: later passes rely on it, and none of them changes it unless it says so.
 constexpr Pass passes[] = {
     {{"rewrite", "strategies change the model"}, rewrite, verify_graph, dump_graph},
-    // Forward nodes stand behind what they read; one whose readers were given something else is gone. Strategies make no more forward nodes
+    // Forward nodes come after what they read; one whose readers were given something else is gone. Strategies make no more forward nodes
     // and no more parameters.
     {{"claim", "strategies' claims on parameters and the run"}, claim_model, verify_graph, dump_graph},
     // Every parameter is trained, written or frozen, and has its format, place and updater; every forward node its dtype. No later pass
@@ -61,7 +61,7 @@ constexpr Pass passes[] = {
     {{"cast-made", "casts in the window part and the update graph"}, cast_made, verify_graph, dump_graph},
     // Nodes of window and update read what their ops take.
     {{"immediate", "updates in backward"}, immediate, verify_graph, dump_graph},
-    // Backward may hold nodes of updates: they stand behind the last reader of the parameter that they write.
+    // Backward may hold nodes of updates: they come after the last reader of the parameter that they write.
     {{"export", "strategies change what is saved"}, export_model, verify_graph, dump_graph},
     // What is saved, under which names, is known. Nodes of export read parameters, or what these are evaluated with.
     {{"load", "strategies change what tensors begin with, and what nobody reads has no memory"}, load, verify_graph, dump_graph},

@@ -169,7 +169,7 @@ Result<Fusion> Fuser::find_most(const Outline& outline, const Sources& sources) 
     permit(stretch, false);
     const size_t middle = (stretch.begin + stretch.end) / 2;
     if (fusion.peaks.empty() || stretch.end - stretch.begin < 2 * kSmallest) continue;
-    stretches.push_back({stretch.segment, stretch.begin, middle});  // behind all larger ones
+    stretches.push_back({stretch.segment, stretch.begin, middle});  // after all larger ones
     stretches.push_back({stretch.segment, middle, stretch.end});
   }
   return best;

@@ -21,7 +21,7 @@ class SegmentFuser {
  private:
   const Instruction& of(uint32_t entry) const { return *source_.instructions[entry]; }
   bool open(uint32_t entry) const;
-  /// The first slot where an entry can stand: behind all that it conflicts with, but for what it reads of the links of its chain before it.
+  /// The first slot where an entry can stand: after all that it conflicts with, but for what it reads of the links of its chain before it.
   uint32_t floor(uint32_t entry, std::span<const uint32_t> chain = {}) const;
   Result<bool> try_chain(uint32_t entry, const std::vector<std::string>& links);
   void mark(Launch& launch) const;

@@ -1,5 +1,5 @@
 // Updates in backward: where a gradient is to live no longer than its last contribution (GALLEY_GRADIENT_IMMEDIATE), the nodes that update
-// its parameter move from the update into backward, behind the last node that needs either (Lv et al., "Full Parameter Fine-tuning for
+// its parameter move from the update into backward, after the last node that needs either (Lv et al., "Full Parameter Fine-tuning for
 // Large Language Models with Limited Resources", 2023, arXiv:2306.09782). So no two such gradients need be there at once.
 //
 // Within a block of the model they wait for each other, so that one launch makes them all, as long as all gradients that are there take no
@@ -175,14 +175,14 @@ class Mover {
             last[parameter_of(t)] = i;
             first.try_emplace(t, i);
           }
-    std::map<size_t, std::vector<galley_tensor>> behind;
+    std::map<size_t, std::vector<galley_tensor>> after;
     std::map<size_t, int64_t> begun;  // bytes of the gradients that a node is the first to write
     // Of a block: the most bytes of gradients that are made of one tensor, perhaps by one launch.
     std::map<int64_t, int64_t> joint;
     std::map<std::pair<int64_t, galley_tensor>, int64_t> made_of;
     int64_t largest = 0;
     for (const auto& [p, nodes] : moved) {
-      behind[last.at(p)].push_back(p);
+      after[last.at(p)].push_back(p);
       const size_t begin = first.at(graph_.tensor(p).gradient);
       begun[begin] += gradient_bytes(p);
       const GraphNode& node = graph_.node(backward[begin]);
@@ -209,7 +209,7 @@ class Mover {
       }
       if (i && block != graph_.node(backward[i - 1]).block) update();
       out.push_back(backward[i]);
-      if (const auto here = behind.find(i); here != behind.end()) waiting.insert(waiting.end(), here->second.begin(), here->second.end());
+      if (const auto here = after.find(i); here != after.end()) waiting.insert(waiting.end(), here->second.begin(), here->second.end());
       if (block < 0) update();
     }
     update();
@@ -221,7 +221,7 @@ class Mover {
   Graph& graph_;
   std::vector<galley_tensor> owner_;              ///< by tensor: the parameter to whose update it belongs
   std::map<galley_tensor, galley_node> scalars_;  ///< that the update writes, and by which node first
-  std::map<galley_tensor, galley_node> late_;     ///< transients that the update makes behind backward, and by which node
+  std::map<galley_tensor, galley_node> late_;     ///< transients that the update makes after backward, and by which node
 };
 
 }  // namespace

@@ -27,7 +27,7 @@ struct Item {
 };
 
 struct Orders {
-  /// What only an order has (a chunk's own logits): numbered behind the graph's tensors.
+  /// What only an order has (a chunk's own logits): numbered after the graph's tensors.
   std::deque<GraphTensor> own;
   std::deque<GraphNode> casts;                ///< likewise: in the place of nodes that only training has
   std::vector<Item> forward, head, backward;  ///< one after another: a micro-batch

@@ -16,7 +16,7 @@ namespace {
 struct Question {
   Question(const Instruction& i, const std::vector<ProgramTensor>& tensors, int64_t length) {
     key = op_text(i) + " " + std::to_string(i.components);
-    // They stay where they are: nodes point to their operands, and operands in a format to their components, which come behind all nodes'.
+    // They stay where they are: nodes point to their operands, and operands in a format to their components, which come after all nodes'.
     inputs.reserve(i.inputs.size());
     outputs.reserve(i.outputs.size());
     instruction = &i;

@@ -25,7 +25,7 @@ struct Launch {
 };
 
 /// Where each input of the nodes is among the inputs of the instruction that joins them, node by node: components of operands in formats
-/// come behind what all nodes read.
+/// come after what all nodes read.
 std::vector<size_t> joined_inputs(const std::vector<const Instruction*>& nodes);
 /// The instruction that does several; its kernel and workspace are for the caller to add.
 Instruction join(const std::vector<const Instruction*>& nodes, const Launch& launch);

@@ -15,7 +15,7 @@ class Makers {
   /// this lives.
   Makers(const Graph& graph, const std::vector<Section>& sections);
 
-  /// The nodes that make `t`, but for those that are `done`: each behind those whose outputs it reads. `beginnings`, if not null, gets what
+  /// The nodes that make `t`, but for those that are `done`: each after those whose outputs it reads. `beginnings`, if not null, gets what
   /// they read and none of the sections writes, or `t` itself if none writes it.
   std::vector<galley_node> of(galley_tensor t, const std::set<galley_node>& done = {},
                               std::vector<galley_tensor>* beginnings = nullptr) const;

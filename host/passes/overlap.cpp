@@ -66,12 +66,12 @@ void OverlappedCopies::find_bounds() {
     Copy& copy = copies_[c];
     for (const Operand* o : {&code_[copy.at].inputs[0], &code_[copy.at].outputs[0]}) {
       const Use mine = {o->offset, o->offset + o->bytes(), writes(*o), true, c};
-      bool behind = false;
+      bool late = false;
       for (const Use& other : uses_.at(o->tensor)) {
-        if (other.copies && other.index == c) behind = true;
+        if (other.copies && other.index == c) late = true;
         else if (!mine.conflicts(other)) continue;
-        else if (other.copies && !behind && copies_[other.index].queue != copy.queue) copy.after.push_back(other.index);
-        else if (!other.copies && !behind) copy.least = std::max(copy.least, other.index + 1);
+        else if (other.copies && !late && copies_[other.index].queue != copy.queue) copy.after.push_back(other.index);
+        else if (!other.copies && !late) copy.least = std::max(copy.least, other.index + 1);
         else if (!other.copies) copy.most = std::min(copy.most, other.index);
       }
     }
@@ -106,7 +106,7 @@ double OverlappedCopies::run() {
   return std::max(now, last);
 }
 
-/// In an order that a list of instructions can have: on each queue as placed, and behind what has to be over.
+/// In an order that a list of instructions can have: on each queue as placed, and after what has to be over.
 void OverlappedCopies::keep_order() {
   std::map<uint32_t, size_t> queues;
   for (Copy& copy : copies_) {
@@ -144,7 +144,7 @@ void OverlappedCopies::choose() {
     }
   }
 
-  // A copy in begins behind the tasks that are over by its latest start even if they start at their own latest.
+  // A copy in begins after the tasks that are over by its latest start even if they start at their own latest.
   for (size_t c = 0; c < copies_.size(); ++c) {
     Copy& copy = copies_[c];
     size_t begin = copy.least;

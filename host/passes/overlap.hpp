@@ -65,7 +65,7 @@ class OverlappedCopies {
   void keep_order();
   /// The first place of a gap.
   size_t first_of(size_t gap) const { return gap ? tasks_[gap - 1].place + 1 : 0; }
-  /// The place of the task behind a gap.
+  /// The place of the task after a gap.
   size_t last_of(size_t gap) const { return gap < tasks_.size() ? tasks_[gap].place : places_; }
   /// The places at which a copy holds bytes beyond what it holds as it is placed: from, to.
   static std::pair<size_t, size_t> beyond(const Copy& c) {

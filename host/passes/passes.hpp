@@ -1,4 +1,4 @@
-// The passes, in the order in which compile.cpp runs them. None changes what a later one has made, and behind each a verifier looks at all
+// The passes, in the order in which compile.cpp runs them. None changes what a later one has made, and after each a verifier looks at all
 // of it. CONTRIBUTING.md has the list with the file of each.
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace galley {
 
-/// Strategies' rewrites of the model, one behind the other; each leaves the nodes in order, and none that nobody reads any more.
+/// Strategies' rewrites of the model, one after the other; each leaves the nodes in order, and none that nobody reads any more.
 Status rewrite(Compilation& c);
 /// TRAINABLE, STORAGE, PLACEMENT and UPDATE of parameters, COMPUTE of the model's nodes, the run's window.
 Status claim_model(Compilation& c);
@@ -43,7 +43,7 @@ Status place(Compilation& c);
 Status bind(Compilation& c);
 /// Asks the strategies that decide what backward keeps.
 Status decide(Compilation& c);
-/// Puts clones of forward's instructions before what reads them in backward, and copies of what is offloaded behind its producer and before
+/// Puts clones of forward's instructions before what reads them in backward, and copies of what is offloaded after its producer and before
 /// its readers.
 Status clone(Compilation& c);
 /// Makes one launch of groups and chains of nodes, where there are kernels for them.

@@ -85,7 +85,7 @@ Status describe(Compilation& c, const Homes& homes) {
       const std::string& name = p.tensors[static_cast<size_t>(component)].name;
       if (const auto [first, fresh] = named.try_emplace(name, &x); !fresh)
         return plugin_error("two tensors of the resume state are called '" + name + "': '" + first->second->name + "' and '" + x.name + "'",
-                            "a component is called like its tensor, with its format's suffix behind");
+                            "a component is called like its tensor, with its format's suffix after");
       p.resume.emplace_back(name, component);
     }
   }
@@ -170,7 +170,7 @@ Status place_micro(Compilation& c, Homes& homes) {
 Status place_update(Compilation& c, const Homes& homes) {
   Emitter update(c, homes, SegmentKind::Update);
   if (c.trains()) {
-    const std::set<galley_tensor> made = update.copy_behind(c.orders.update);
+    const std::set<galley_tensor> made = update.copy_after(c.orders.update);
     TRY_STATUS(update.items(c.orders.update));
     TRY_STATUS(place_refresh(c, homes, update.code(), made));
     for (const Reported& reported : c.graph.signals.reports)

@@ -23,7 +23,7 @@ std::string label(Strategies strategies, int use);
 
 /// "NAME (recipe.lua:9), plugin 'ID'"; "" for no_use.
 std::string label_and_plugin(Strategies strategies, int use);
-/// Exit code Plugin: what a strategy has done wrong, behind its name.
+/// Exit code Plugin: what a strategy has done wrong, after its name.
 Error strategy_error(Strategies strategies, int use, const std::string& cause, std::string hint = {});
 
 /// The schedule of an option that is a number; an error names the option.

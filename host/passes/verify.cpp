@@ -176,7 +176,7 @@ class Verifier {
     return ok();
   }
 
-  /// The sample part is spliced into forward, behind the last hidden state.
+  /// The sample part is spliced into forward, after the last hidden state.
   bool handed_to_sample(const GraphNode& node, const GraphTensor& t) const {
     return node.section == Section::Sample && t.id == graph_.marks.hidden && writer_[t.id];
   }

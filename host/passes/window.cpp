@@ -86,7 +86,7 @@ Status window(Compilation& c) {
   }
   TRY_STATUS(rewrite_part(c, RewriteOf::Window, Section::Window, "window."));
   const Graph::As as(graph, {Section::Window});
-  if (c.options.loss_factor != 1) {  // behind what strategies choose
+  if (c.options.loss_factor != 1) {  // after what strategies choose
     AttrList attrs;
     attrs.set("factor", c.options.loss_factor);
     TRY_STATUS(append(c, c.roles.scale_loss, "window.factor", {scalar(GALLEY_SCALAR_LOSS_SCALE)}, std::move(attrs), {}));

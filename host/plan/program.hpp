@@ -141,7 +141,7 @@ struct LaunchNode {
   uint64_t flags = 0;
   int64_t first_row = 0;
   int64_t block = -1;
-  size_t inputs = 0, outputs = 0;  ///< so many operands, behind those of the nodes before it
+  size_t inputs = 0, outputs = 0;  ///< so many operands, after those of the nodes before it
 };
 
 struct Instruction {

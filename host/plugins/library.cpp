@@ -251,7 +251,7 @@ std::string loader_text(const std::filesystem::path& file) {
 
 namespace {
 
-/// How far the file's tables say that it reaches. The loader maps what they say; behind a file's end a mapping faults (SIGBUS).
+/// How far the file's tables say that it reaches. The loader maps what they say; after a file's end a mapping faults (SIGBUS).
 Result<uint64_t> elf_end(const File& file, const Elf64_Ehdr& header) {
   uint64_t end = header.e_phoff + uint64_t{header.e_phnum} * header.e_phentsize;
   if (header.e_shnum > 0) end = std::max(end, header.e_shoff + uint64_t{header.e_shnum} * header.e_shentsize);

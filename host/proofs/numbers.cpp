@@ -23,7 +23,7 @@ constexpr double kSteps = 16;
 constexpr double kCondition = 32, kNarrowCondition = 2;
 /// Sums up to here have room in these.
 constexpr double kTerms = 256;
-/// Of a number behind a format: the number itself, its code's, and the scale that a whole block of them shares.
+/// Of a number after a format: the number itself, its code's, and the scale that a whole block of them shares.
 constexpr double kCoded = 4;
 
 double growth(int64_t terms) { return std::sqrt(std::max(1.0, static_cast<double>(terms) / kTerms)); }

@@ -259,7 +259,7 @@ Status Poisoner::check_stray(int kind) {
       const auto first = std::mismatch(bytes.begin(), bytes.end(), expected.begin()).first - bytes.begin();
       const int64_t where = at + static_cast<int64_t>(first);
       return plugin_error("it wrote outside its operands, at byte " + std::to_string(where) + " of memory class " + std::to_string(memory) +
-                          behind(memory, where));
+                          past_end(memory, where));
     }
   }
   return ok();
@@ -290,13 +290,13 @@ Status Poisoner::compare() {
   return ok();
 }
 
-std::string Poisoner::behind(size_t memory, int64_t offset) const {
+std::string Poisoner::past_end(size_t memory, int64_t offset) const {
   const Range* nearest = nullptr;
   const auto past = [&](const Range& range) { return offset - range.offset - range.bytes; };
   for (const Range& range : ranges_)
     if (range.memory == memory && past(range) >= 0 && (!nearest || past(range) < past(*nearest))) nearest = &range;
   if (!nearest) return "";
-  return ", " + std::to_string(past(*nearest)) + " behind the end of '" + program_.tensors[static_cast<size_t>(nearest->tensor)].name + "'";
+  return ", " + std::to_string(past(*nearest)) + " after the end of '" + program_.tensors[static_cast<size_t>(nearest->tensor)].name + "'";
 }
 
 }  // namespace galley

@@ -60,7 +60,7 @@ class Poisoner : public Watch {
   Status take_out();  ///< what the first run wrote
   Status compare();   ///< what the second wrote
   Status check_adding(const std::function<Status()>& body);
-  std::string behind(size_t memory, int64_t offset) const;
+  std::string past_end(size_t memory, int64_t offset) const;
 
   const Program& program_;
   const Plan& plan_;

@@ -32,7 +32,7 @@ const OptionSpec validation_spec = {
     .wanted = "a number in [0, 1), or files"};
 const OptionSpec packing_spec = {
     .name = "packing",
-    .description = "how documents share rows: each into the row that it fills best, one behind the other, or one a row",
+    .description = "how documents share rows: each into the row that it fills best, one after the other, or one a row",
     .type = Type::Choice,
     .fallback = Value(std::string("best-fit")),
     .choices = {"best-fit", "sequential", "none"}};
@@ -41,7 +41,7 @@ const OptionSpec group_by_length_spec = {.name = "group_by_length",
                                          .type = Type::Boolean,
                                          .fallback = Value(false)};
 const OptionSpec eos_spec = {.name = "eos",
-                             .description = "put the tokenizer's end-of-text token behind each document",
+                             .description = "put the tokenizer's end-of-text token after each document",
                              .type = Type::Boolean,
                              .fallback = Value(true)};
 const OptionSpec mask_spec = {.name = "mask",
@@ -79,7 +79,7 @@ OptionSpec overlong(std::vector<std::string> choices, const std::string& more = 
 }
 const OptionSpec split_spec = overlong({"split", "truncate", "drop"}), truncate_spec = overlong({"truncate", "split", "drop"}),
                  turns =
-                     overlong({"truncate", "turn", "split", "drop"}, ", \"turn\" leaves out what is behind the last reply that fits whole");
+                     overlong({"truncate", "turn", "split", "drop"}, ", \"turn\" leaves out what is after the last reply that fits whole");
 
 OptionSpec field(const char* name, const char* what) {
   return {.name = name,
@@ -104,7 +104,7 @@ const OptionSpec warmup_spec = {.name = "warmup",
                                 .range = from(0),
                                 .wanted = "a whole number of steps, or a share of the run below 1"};
 const OptionSpec floor_spec = {.name = "floor",
-                               .description = "the value to which it falls, at the step behind the last; 'min' is another name of it",
+                               .description = "the value to which it falls, at the step after the last; 'min' is another name of it",
                                .fallback = Value(0.0),
                                .aliases = {"min_lr", "end", "final"}};
 const OptionSpec min_spec = {.name = "min", .description = "another name of 'floor'"};
@@ -123,7 +123,7 @@ const Declared& declared_compare() {
       "return compare { model = …, data = …, steps = 100, seeds = { 1, 2, 3, 4, 5 }, variants = { plain = { … }, lean = { … } } }",
       "several recipes side by side: what a recipe says, for all variants, and what each variant says instead or in addition",
       {{.name = "variants",
-        .description = "the recipes that are compared, by name: each one's strategies come behind the common ones, its named entries "
+        .description = "the recipes that are compared, by name: each one's strategies come after the common ones, its named entries "
                        "replace common ones",
         .required = true,
         .wanted = "a table such as { plain = { use \"NAME\" { … } }, lean = { … } }"},

@@ -52,7 +52,7 @@ struct Learning {
   int64_t classes = 0;                   ///< labels of tokens and rows are below this
   bool several = false;                  ///< a row may have several labels
   std::map<std::string, int64_t> names;  ///< of labels
-  int32_t start = 0, padding = 0;        ///< the tokens that begin a target, and stand behind it
+  int32_t start = 0, padding = 0;        ///< the tokens that begin a target, and come after it
   bool counts_tokens = false;            ///< positions that a batch does not give are those of its tokens, not of its columns
   /// What a label is called: its name, or "LABEL_3".
   std::string name_of(int64_t label) const {
@@ -78,7 +78,7 @@ struct DataSpec {
 struct Validation {
   int64_t every = 0;     ///< steps; 0: never
   bool start = false;    ///< before the first step too
-  bool end = false;      ///< behind the last step, whatever `every` says: of a run whose steps follow from a budget
+  bool end = false;      ///< after the last step, whatever `every` says: of a run whose steps follow from a budget
   int64_t patience = 0;  ///< the run ends after so many validations without a loss that is lower by more than min_delta; 0: it does not
   double min_delta = 0;
 };

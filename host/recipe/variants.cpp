@@ -143,8 +143,8 @@ Result<Entry> variant_of(const Entry& comparison, const CompareSpec& spec, const
   for (const OptionSpec& own : declared_compare().options) out.options.erase(own.name);
   const Entry& own = *find_entry(found->second);
   for (const auto& [name, value] : own.options) out.options.insert_or_assign(name, value);
-  const int64_t behind = comparison.items.empty() ? 0 : std::max<int64_t>(0, comparison.items.rbegin()->first);
-  for (const auto& [position, value] : own.items) out.items.emplace(behind + position, value);
+  const int64_t after = comparison.items.empty() ? 0 : std::max<int64_t>(0, comparison.items.rbegin()->first);
+  for (const auto& [position, value] : own.items) out.items.emplace(after + position, value);
   return out;
 }
 

@@ -28,7 +28,7 @@ class Generator {
 
   /// Of a model with an encoder and a decoder: what the encoder reads from now on, its first length() tokens.
   void read_source(std::span<const int32_t> tokens);
-  /// What may follow the tokens, of a target those behind the one that begins it: one number for each token of the vocabulary, valid until the next call. The model sees the last length()
+  /// What may follow the tokens, of a target those after the one that begins it: one number for each token of the vocabulary, valid until the next call. The model sees the last length()
   /// tokens.
   Result<std::span<const float>> logits(std::span<const int32_t> tokens);
   /// The most tokens that the model sees; of a source, where it has one.

@@ -25,7 +25,7 @@ long holder_of(int descriptor) {
                 static_cast<unsigned long long>(status.st_ino));
   std::istringstream lines(*locks);
   for (std::string line; std::getline(lines, line);) {
-    // "1: FLOCK  ADVISORY  WRITE 8124 fe:00:4213 0 EOF"; a waiting one has "->" behind its number
+    // "1: FLOCK  ADVISORY  WRITE 8124 fe:00:4213 0 EOF"; a waiting one has "->" after its number
     std::istringstream words(line);
     std::string number, kind, advisory, access, file;
     long process = 0;

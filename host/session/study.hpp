@@ -26,7 +26,7 @@ struct Installation {
 };
 Installation find_installation();
 
-/// The planner comes behind the passes; what it makes can be looked at as well.
+/// The planner comes after the passes; what it makes can be looked at as well.
 inline constexpr PassInfo plan_pass = {"plan", "every tensor at an offset"};
 
 struct StudyOptions {
@@ -54,7 +54,7 @@ struct StudyOptions {
   std::function<void(const std::string&)> warn;          ///< gets a line for each plugin that cannot be used; not given: nobody does
   Installation installation = find_installation();
   std::set<std::string> without;  ///< --without: passes of the compiler that are left out
-  /// Is told of every pass of the compiler, and of the plan behind them; the text prints what it made.
+  /// Is told of every pass of the compiler, and of the plan after them; the text prints what it made.
   std::function<void(const PassInfo& pass, const std::function<std::string()>& text)> watch;
   std::vector<std::string> labels;    ///< names of labels, of a run that has found them in its data; empty: they are looked for there
   bool of_run = false;                ///< a run has saved what it has trained: weights that the model's files lack do not begin anew

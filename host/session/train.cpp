@@ -166,7 +166,7 @@ class Loop {
     Status first = validate(0);
     return first || first.error().exit == Exit::Interrupted ? ok() : std::move(first);
   }
-  /// Up to the last step, or to one behind which the run is saved because it is to stop; says whether it has come to the last one.
+  /// Up to the last step, or to one after which the run is saved because it is to stop; says whether it has come to the last one.
   Result<bool> run() {
     while (session_.steps_done() < last_) {
       while (runs_ahead(session_.steps_enqueued())) {
@@ -202,7 +202,7 @@ class Loop {
     return enqueued < last_ && (ahead == 0 || (ahead < session_.depth() && !followed(enqueued) && !stop()));
   }
 
-  /// Behind a step it runs to its end: a run that is interrupted there would miss the step's value.
+  /// After a step it runs to its end: a run that is interrupted there would miss the step's value.
   Status validate(int64_t step) {
     ValidationEvent event = {.step = step};
     const auto begin = std::chrono::steady_clock::now();

@@ -2,7 +2,7 @@
 // was made from, so that the same data is prepared once, by whichever run comes first; every file may be deleted at any time.
 // cache_folder.hpp says where the files lie and which of them are removed.
 //
-// A file: a header of 256 bytes (Header), then up to four sections, each an array. The checksum is of everything behind the header. Files
+// A file: a header of 256 bytes (Header), then up to four sections, each an array. The checksum is of everything after the header. Files
 // are written aside and renamed, so that two runs that make the same one do not meet.
 #pragma once
 
@@ -32,7 +32,7 @@ class KeyHash {
   KeyHash& operator=(const KeyHash&) = delete;
   void add(std::string_view text);
   void add(uint64_t number);
-  /// Bytes of one piece that comes in parts; add their number behind them.
+  /// Bytes of one piece that comes in parts; add their number after them.
   void part(std::span<const std::byte> bytes);
   /// 32 hexadecimal digits.
   std::string digits() const;

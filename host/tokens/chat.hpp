@@ -57,7 +57,7 @@ class ChatTemplate {
  public:
   static Result<std::unique_ptr<ChatTemplate>> open(const ChatChoice& choice);
 
-  enum class Generate : uint8_t { No, Yes };  ///< Yes: the assistant goes on behind the text
+  enum class Generate : uint8_t { No, Yes };  ///< Yes: the assistant goes on after the text
   /// What replies are marked as counting. `line`: the record that the messages are from, if any. What Galley's templates would leave out
   /// (other keys of messages, the tools of a line), and what the model's own template writes otherwise, is an error. Errors of the script
   /// have its place.

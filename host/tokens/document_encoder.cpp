@@ -89,15 +89,15 @@ Status DocumentEncoder::check_pair(const DataSpec& spec) const {
 }
 
 /// A target ends with a token even where the tokenizer puts none.
-std::vector<TokenId> DocumentEncoder::behind() const {
-  std::vector<TokenId> out(codec_->behind().begin(), codec_->behind().end());
+std::vector<TokenId> DocumentEncoder::after() const {
+  std::vector<TokenId> out(codec_->after().begin(), codec_->after().end());
   if (out.empty() && eos_ >= 0 && learning_.labels == Fill::TargetLabels) out.push_back(eos_);
   return out;
 }
 
 /// A text with what the tokenizer puts around it, at most `most` tokens in all: the text is cut.
 Status DocumentEncoder::encode_whole(std::string_view text, uint64_t most, bool counts, Work& work, std::vector<uint32_t>* out) const {
-  TRY(codec_->encode_whole(text, behind(), static_cast<size_t>(most), work.codec, &work.ids));
+  TRY(codec_->encode_whole(text, after(), static_cast<size_t>(most), work.codec, &work.ids));
   for (const TokenId id : work.ids) out->push_back(static_cast<uint32_t>(id) | (counts ? 0 : kUncounted));
   return ok();
 }
@@ -185,7 +185,7 @@ Status DocumentEncoder::encode_words(const Table& record, Work& work, std::vecto
   const auto *words = texts.as<List>(), *list = labels.as<List>();
   if (!words || !list || words->size() != list->size())
     return recipe_error("fields '" + first_ + "' and '" + label_ + "' have to be lists of as many words as labels");
-  const std::vector<TokenId> behind = this->behind();
+  const std::vector<TokenId> after = this->after();
   work.ids.assign(codec_->before().begin(), codec_->before().end());
   std::vector<uint32_t> of_token(work.ids.size(), kUncounted);
   for (size_t i = 0; i < words->size(); ++i) {
@@ -198,9 +198,9 @@ Status DocumentEncoder::encode_words(const Table& record, Work& work, std::vecto
     of_token.resize(work.ids.size(), kUncounted);
     if (counts) of_token[begin] = TRY(label_of((*list)[i]));
   }
-  const size_t most = length_ > behind.size() ? static_cast<size_t>(length_) - behind.size() : 0;
+  const size_t most = length_ > after.size() ? static_cast<size_t>(length_) - after.size() : 0;
   work.ids.resize(std::min(work.ids.size(), most));
-  work.ids.insert(work.ids.end(), behind.begin(), behind.end());
+  work.ids.insert(work.ids.end(), after.begin(), after.end());
   of_token.resize(work.ids.size(), kUncounted);
   for (const TokenId id : work.ids) out->push_back(static_cast<uint32_t>(id) | kUncounted);
   out->insert(out->end(), of_token.begin(), of_token.end());
@@ -217,7 +217,7 @@ Status DocumentEncoder::encode_text(std::string_view text, Position position, Wo
   if (position != Position::Only && position != Position::Last) return ok();
   if (learning_.labels == Fill::MaskedTokens) {
     // The last token of a document is a label only.
-    out->insert(out->end(), codec_->behind().begin(), codec_->behind().end());
+    out->insert(out->end(), codec_->after().begin(), codec_->after().end());
     out->push_back(0);
   } else if (eos_ >= 0) {
     out->push_back(static_cast<uint32_t>(eos_));
@@ -225,12 +225,12 @@ Status DocumentEncoder::encode_text(std::string_view text, Position position, Wo
   return ok();
 }
 
-Result<bool> DocumentEncoder::separate(std::string_view before, std::string_view behind, Work& work) const {
+Result<bool> DocumentEncoder::separate(std::string_view before, std::string_view after, Work& work) const {
   std::vector<TokenId> apart;
-  for (const std::string_view part : {before, behind})
+  for (const std::string_view part : {before, after})
     TRY_STATUS(codec_->encode(valid_utf8(part, nullptr), work.codec, &apart, Normalizer::Begin::Before));
   work.ids.clear();
-  TRY_STATUS(codec_->encode(valid_utf8(std::string(before).append(behind), nullptr), work.codec, &work.ids, Normalizer::Begin::Before));
+  TRY_STATUS(codec_->encode(valid_utf8(std::string(before).append(after), nullptr), work.codec, &work.ids, Normalizer::Begin::Before));
   return work.ids == apart;
 }
 

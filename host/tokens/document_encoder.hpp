@@ -1,8 +1,8 @@
 // What becomes of a document: its record (a text, or a line of JSON) to tokens, and which of them count in the loss.
 //
-//   text     the text; eos behind it
-//   jsonl    { "text": … }           the text; eos behind it
-//   prompts  { "prompt": …, "answer": … }  both, one behind the other, and eos; the answer and eos count
+//   text     the text; eos after it
+//   jsonl    { "text": … }           the text; eos after it
+//   prompts  { "prompt": …, "answer": … }  both, one after the other, and eos; the answer and eos count
 //   chat     { "messages": [ … ] } or { "conversations": [ … ] }  what the chat template makes of them; the assistant's turns count
 //
 // Where the model learns something else than the next token, documents are what shape.hpp says: texts with what the tokenizer puts around
@@ -45,13 +45,13 @@ class DocumentEncoder {
 
   /// One record to tokens, appended. `place` is where a line of JSON stands: errors begin with it.
   Status encode(std::string_view record, const std::string& place, Work& work, std::vector<uint32_t>* out) const;
-  /// Which piece of a long text it is: tokens that begin a text go before the first one, eos goes behind the last.
+  /// Which piece of a long text it is: tokens that begin a text go before the first one, eos goes after the last.
   enum class Position : uint8_t { Only, First, Middle, Last };
   /// `text` is UTF-8.
   Status encode_text(std::string_view text, Position position, Work& work, std::vector<uint32_t>* out) const;
 
   /// Whether the tokens of two parts of a text, neither of which begins it, are the same apart and as one.
-  Result<bool> separate(std::string_view before, std::string_view behind, Work& work) const;
+  Result<bool> separate(std::string_view before, std::string_view after, Work& work) const;
 
   /// Documents are lines of JSON.
   bool by_lines() const { return kind_ != Kind::Text; }
@@ -66,7 +66,7 @@ class DocumentEncoder {
   DocumentEncoder() = default;
   Status encode_segments(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<uint32_t>* out) const;
   Result<std::string> field(const Table& record, const std::string& name, const char* option) const;
-  std::vector<TokenId> behind() const;
+  std::vector<TokenId> after() const;
   Status check_learning(const DataSpec& spec) const;
   Status check_pair(const DataSpec& spec) const;
   Status encode_whole(std::string_view text, uint64_t most, bool counts, Work& work, std::vector<uint32_t>* out) const;

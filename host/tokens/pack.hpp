@@ -7,7 +7,7 @@
 // that it
 //               fills best (best-fit decreasing; Ding et al. 2024, arXiv:2404.10830), so that hardly a position is padding and no piece is
 //               cut twice. Which ones share a row changes no number of the model, since no document sees another
-//   sequential  documents one behind the other, in their order, cut where a row ends
+//   sequential  documents one after the other, in their order, cut where a row ends
 //   none        one document, or one piece of a long one, a row
 //
 // A piece without a label that counts is left out: it would train nothing. Blocks of kBlock pieces are packed by themselves, which bounds
@@ -62,7 +62,7 @@ class Packer {
       : options_(options), row_(std::move(row)), count_(std::move(count)), reply_(std::move(reply)) {}
   /// The document of tokens [begin, begin + tokens).
   Status add(uint64_t begin, uint64_t tokens);
-  /// Behind the last document.
+  /// After the last document.
   Status finish();
   const Facts& facts() const { return facts_; }
 

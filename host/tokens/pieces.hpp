@@ -21,15 +21,15 @@ struct TextPiece {
   uint64_t number = 0;  ///< of the document in its file
 };
 
-/// Reads the files from begin to end. A document of more than kMost bytes is given out in parts. They are cut behind a line's end, or
-/// before it, between two lines that neither end nor begin with white space, or behind some character; at the last such place where the
+/// Reads the files from begin to end. A document of more than kMost bytes is given out in parts. They are cut after a line's end, or
+/// before it, between two lines that neither end nor begin with white space, or after some character; at the last such place where the
 /// tokenizer makes the same tokens of both sides as of the whole, if there is one. One thread at a time.
 class TextPieces {
  public:
   static constexpr size_t kMost = size_t{2} << 20;
   static constexpr uint64_t kRule = 3;  ///< raised with every change of where documents are cut: prepared data depends on it
-  /// Whether the tokens of two texts, one behind the other, are those of both as one.
-  using Separate = std::function<Result<bool>(std::string_view before, std::string_view behind)>;
+  /// Whether the tokens of two texts, one after the other, are those of both as one.
+  using Separate = std::function<Result<bool>(std::string_view before, std::string_view after)>;
 
   /// Refers to `documents`. `separator`: what ends a document within a file; "": nothing does. Without `separate` any place will do.
   TextPieces(const Documents& documents, std::string separator, Separate separate = {})

@@ -13,7 +13,7 @@ namespace {
 constexpr uint64_t kRowsVersion = 2;
 constexpr size_t kBuffer = size_t{1} << 16;  // items read at once
 
-/// A row in its section: its first piece; behind the last one stands one more.
+/// A row in its section: its first piece; after the last one stands one more.
 struct RowEntry {
   uint64_t first = 0, counted = 0;
 };
@@ -72,7 +72,7 @@ class LabelCounter {
     for (uint64_t at = begin + 1; at <= begin + length; ++at) counted += TRY(counts(at));
     return counted;
   }
-  /// Positions up to the end of the last run of labels that count, the label behind which does not; 0: there is none.
+  /// Positions up to the end of the last run of labels that count, the label after which does not; 0: there is none.
   Result<uint64_t> whole_runs(uint64_t begin, uint64_t length) {
     uint64_t end = 0;
     bool inside = false;

@@ -221,7 +221,7 @@ class Pass {
     if (!encoder_.by_lines()) {
       DocumentEncoder::Work work(encoder_.codec());
       TextPieces pieces(builder_.kept(), separator_,
-                        [&](std::string_view before, std::string_view behind) { return encoder_.separate(before, behind, work); });
+                        [&](std::string_view before, std::string_view after) { return encoder_.separate(before, after, work); });
       return in_order<Job>(
           threads,
           [&](Job& job) -> Result<bool> {

@@ -79,7 +79,7 @@ struct PrepareOptions {
 Result<TokenStore> prepare_documents(const DataSpec& spec, const Documents& documents, const DocumentEncoder& encoder,
                                      const std::string& separator, bool skip_bad, const PrepareOptions& options);
 
-/// Files of uint16 (token_bytes 2) or uint32 (4) tokens, little-endian; a document is a file, or ends behind each token `separator` (−1:
+/// Files of uint16 (token_bytes 2) or uint32 (4) tokens, little-endian; a document is a file, or ends after each token `separator` (−1:
 /// none does). The tokens stay where they are.
 Result<TokenStore> prepare_tokens(const DataSpec& spec, const Documents& documents, uint64_t token_bytes, int64_t separator,
                                   const PrepareOptions& options);

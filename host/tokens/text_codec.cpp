@@ -201,7 +201,7 @@ Result<TextCodec> TextCodec::open(const DataSpec& spec, const Recipe& recipe) {
   out.model_ = TRY(read_model_tokens(path.parent_path()));
   out.eos_ = out.tokenizer_->find(out.model_.eos);
   if (out.eos_ < 0 && !out.model_.eos_ids.empty() && out.model_.eos_ids[0] < out.vocabulary()) out.eos_ = out.model_.eos_ids[0];
-  if (const auto behind = out.tokenizer_->behind(); out.eos_ < 0 && behind.size() == 1) out.eos_ = behind[0];
+  if (const auto after = out.tokenizer_->after(); out.eos_ < 0 && after.size() == 1) out.eos_ = after[0];
   out.special_ = special_tokens(*out.tokenizer_, out.model_);
   out.stops_ = out.model_.stops;
   out.stops_.insert(out.stops_.end(), out.model_.eos_ids.begin(), out.model_.eos_ids.end());
@@ -231,14 +231,14 @@ Status TextCodec::encode(std::span<const Tokenizer::Segment> segments, Work& wor
   return ok();
 }
 
-Result<bool> TextCodec::encode_whole(std::string_view text, std::span<const TokenId> behind, size_t most, Work& work,
+Result<bool> TextCodec::encode_whole(std::string_view text, std::span<const TokenId> after, size_t most, Work& work,
                                      std::vector<TokenId>* ids) const {
   ids->assign(before().begin(), before().end());
   TRY_STATUS(encode(text, work, ids));
-  const size_t room = most > behind.size() ? most - behind.size() : 0;
+  const size_t room = most > after.size() ? most - after.size() : 0;
   const bool cut = ids->size() > room;
   if (cut) ids->resize(room);
-  ids->insert(ids->end(), behind.begin(), behind.end());
+  ids->insert(ids->end(), after.begin(), after.end());
   ids->resize(std::min(ids->size(), most));
   return cut;
 }

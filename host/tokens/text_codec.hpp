@@ -54,7 +54,7 @@ class TextCodec {
   /// By the option `tokenizer` of the data: "bytes" (a token is a byte, ids 0 … 255), "model" (tokenizer.json of the model's folder; the
   /// default) or the path of a tokenizer.json, or of its folder. Tokens that begin and end texts are those that the model's folder names:
   /// eos_token and bos_token of tokenizer_config.json or special_tokens_map.json, else eos_token_id and bos_token_id of config.json; where
-  /// there is no eos, the one token that the tokenizer puts behind a text ([SEP]).
+  /// there is no eos, the one token that the tokenizer puts after a text ([SEP]).
   static Result<TextCodec> open(const DataSpec& spec, const Recipe& recipe);
 
   class Work {
@@ -71,8 +71,8 @@ class TextCodec {
   /// Appends the ids of a text, in which special tokens are text. An error where a regular expression of the tokenizer gives up on it.
   Status encode(std::string_view text, Work& work, std::vector<TokenId>* ids, Normalizer::Begin begin = Normalizer::Begin::Here) const;
   Status encode(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<TokenId>* ids, std::vector<bool>* counts) const;
-  /// The ids of a text between what the tokenizer puts before one and `behind`, at most `most` in all: the text is cut. Whether it was.
-  Result<bool> encode_whole(std::string_view text, std::span<const TokenId> behind, size_t most, Work& work,
+  /// The ids of a text between what the tokenizer puts before one and `after`, at most `most` in all: the text is cut. Whether it was.
+  Result<bool> encode_whole(std::string_view text, std::span<const TokenId> after, size_t most, Work& work,
                             std::vector<TokenId>* ids) const;
   /// Whether encode_pair() can.
   bool joins_pairs() const { return tokenizer_ && !tokenizer_->pair().empty(); }
@@ -89,8 +89,8 @@ class TextCodec {
   int64_t vocabulary() const { return tokenizer_ ? tokenizer_->vocabulary() : 256; }
   /// What the tokenizer puts before a text (<s>).
   std::span<const TokenId> before() const { return tokenizer_ ? tokenizer_->before() : std::span<const TokenId>(); }
-  /// What it puts behind one (</s>, [SEP]).
-  std::span<const TokenId> behind() const { return tokenizer_ ? tokenizer_->behind() : std::span<const TokenId>(); }
+  /// What it puts after one (</s>, [SEP]).
+  std::span<const TokenId> after() const { return tokenizer_ ? tokenizer_->after() : std::span<const TokenId>(); }
   TokenId eos() const { return eos_; }  ///< −1: there is none
   /// By the names that the model's folder gives; where it has none, by [MASK] or <mask> and so on among tokenizer.json's special tokens.
   const SpecialTokens& special() const { return special_; }

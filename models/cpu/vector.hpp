@@ -2,7 +2,7 @@
 // shape alone.
 //
 // Bits. A loop's vector body and its tail run the same operations in the same order: multiply-adds are written out as `fma` (nothing is
-// contracted behind our back), there is no rounding-mode or library call, and sums have 32 lanes whatever the width of the machine's
+// contracted after our back), there is no rounding-mode or library call, and sums have 32 lanes whatever the width of the machine's
 // vectors. So a result depends neither on the number of threads nor on where a row begins, and libraries compiled for FMA machines of
 // different width agree bit for bit.
 //

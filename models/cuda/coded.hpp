@@ -30,7 +30,7 @@ class Coded {
 
   explicit operator bool() const { return from_.index() != 0; }
 
-  /// The room that its numbers take, so that what comes behind is aligned as they are; 0 where they lie somewhere already.
+  /// The room that its numbers take, so that what comes after is aligned as they are; 0 where they lie somewhere already.
   int64_t bytes() const {
     const int64_t own = *this ? count_ * galley_dtype_bytes(dtype_) : 0;
     return (own + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;

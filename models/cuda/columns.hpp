@@ -8,7 +8,7 @@
 //   struct Terms {
 //     struct Raw { Packed dy, x; float rstd; };                                  what is fetched
 //     __device__ void fetch(int64_t r, int64_t c, int n, Raw&) const;            for n columns from c on
-//     __device__ void add(const Raw&, float (&sums)[outputs][kPack]) const;      zeros, or anything, behind the n
+//     __device__ void add(const Raw&, float (&sums)[outputs][kPack]) const;      zeros, or anything, after the n
 //   };
 //   column_sums<outputs>(R, C, {Writer(node, 0), …}, workspace, queue, terms);   all outputs are there
 #pragma once

@@ -147,7 +147,7 @@ class Gemm {
     if (!library_version(target, "cublaslt")) return "the target lists no library cublaslt";
     if (p.compute == Compute::I32) {
       if (p.dtype != GALLEY_I8 || p.c_dtype != GALLEY_I32 || p.adds || p.alpha != 1 || p.has_bias || p.epilogue != Epilogue::None)
-        return "dtypes: cublaslt makes I32 of I8, and nothing behind it";
+        return "dtypes: cublaslt makes I32 of I8, and nothing after it";
       if (p.a_transposed || !p.b_transposed || p.n % 4 != 0 || p.k % 4 != 0)
         return "cublaslt multiplies I8 in rows of multiples of 4, A (m, k) by B stored (n, k)";
     } else if (!is_number(p.dtype) || (p.c_dtype != p.dtype && p.c_dtype != GALLEY_F32) || (p.has_bias && !is_number(p.bias_dtype)))

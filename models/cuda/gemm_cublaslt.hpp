@@ -190,7 +190,7 @@ class GemmEngine {
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(setup_.workspace_bytes));
     // Where sums are split, their parts are added up in F32. Sums in 16 bit whose length is no multiple of 64 are not split: cuBLASLt 12.8
-    // to 13.2 then leaves out the rest behind the last 64, for some lengths (github.com/facebookexperimental/triton, pull request 2767).
+    // to 13.2 then leaves out the rest after the last 64, for some lengths (github.com/facebookexperimental/triton, pull request 2767).
     const bool whole = form().dtype != GALLEY_F32 && form().k % 64 != 0;
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            static_cast<uint32_t>(whole ? CUBLASLT_REDUCTION_SCHEME_NONE : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
@@ -247,7 +247,7 @@ class GemmEngine {
     if (form.has_bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, somewhere());
     setup_.choices->keep(setup_.choices->self, key.c_str(), words().c_str());
   }
-  /// What the first product adds to, if it does: the calls that are measured add to it, too, and it is put back behind them.
+  /// What the first product adds to, if it does: the calls that are measured add to it, too, and it is put back after them.
   std::vector<char> held_by_c() const {
     std::vector<char> out(static_cast<size_t>(form().adds ? form().m * form().n * galley_dtype_bytes(form().c_dtype) : 0));
     if (!out.empty()) move(out.data(), form().c, out.size());

@@ -15,7 +15,7 @@ struct Packed {
   Vector<uint32_t, 4> low, high;
 };
 
-/// n ≤ 8 numbers from index `at` on; zeros behind them.
+/// n ≤ 8 numbers from index `at` on; zeros after them.
 __device__ inline Packed fetch(const Reader& from, int64_t at, int n) {
   Packed pack = {};
   if (from.dtype == GALLEY_F32) {

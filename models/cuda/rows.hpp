@@ -70,11 +70,11 @@ class Row {
  public:
   static constexpr int kWidth = Terms::kWidth;
 
-  /// A row behind the last one is empty.
+  /// A row after the last one is empty.
   __device__ Row(const Terms& terms, const Team<packs>& team, int64_t rows, int length)
       : terms_(terms), team_(team), begin_(team.row * length), length_(team.row < rows ? length : 0) {}
 
-  /// body(column, n, numbers) for each pack of n numbers from a column on, the first time; numbers[array][i] are 0 behind the n.
+  /// body(column, n, numbers) for each pack of n numbers from a column on, the first time; numbers[array][i] are 0 after the n.
   template <class Body>
   __device__ void first(const Body& body) {
     if constexpr (packs == 0) {

@@ -11,7 +11,7 @@
 //
 //   const SortPlan plan(n, limit);              plan.bytes of workspace, from shapes alone
 //   const Sorted sorted = sort_keys(plan, keys, workspace, queue);
-//   sorted.keys[k], sorted.from[k]              for k < n; behind them is room up to a multiple of 4
+//   sorted.keys[k], sorted.from[k]              for k < n; after them is room up to a multiple of 4
 #pragma once
 
 #include "galley/cuda/kernel.hpp"

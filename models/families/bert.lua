@@ -66,7 +66,7 @@ local function build(config, g)
   local positions, padding = lib.integer(config, "max_position_embeddings", 512), lib.padding(config, vocabulary, names.padding or 0)
   local std, tied = lib.number(config, "initializer_range", 0.02), lib.boolean(config, "tie_word_embeddings", true)
   if C % n.heads ~= 0 then error(("config: a width of %d does not divide by %d heads"):format(C, n.heads), 0) end
-  -- RoBERTa counts positions from the one behind that of padding.
+  -- RoBERTa counts positions from the one after that of padding.
   local skipped = 0
   if kind == "roberta" then
     config.pad_token_id = config.pad_token_id or names.padding

@@ -1,5 +1,5 @@
 -- Gemma: Gemma Team: "Gemma", arXiv:2403.08295, "Gemma 2", arXiv:2408.00118, "Gemma 3", arXiv:2503.19786. Norms are stored as what they
--- differ from 1 by, embeddings are scaled, gates are GELU. Gemma 2 caps scores and logits and normalizes behind each part, too; Gemma 3
+-- differ from 1 by, embeddings are scaled, gates are GELU. Gemma 2 caps scores and logits and normalizes after each part, too; Gemma 3
 -- normalizes queries and keys, and local layers have a RoPE of their own. Parameters as transformers names them.
 local lib, layers, ropes = require "config", require "layers", require "rope"
 

@@ -1,5 +1,5 @@
 -- OPT: Zhang et al.: "OPT: Open Pre-trained Transformer Language Models", arXiv:2205.01068. Parameters as transformers' OPTForCausalLM
--- names them. The 350m normalizes behind each part and has an embedding that is narrower than the model.
+-- names them. The 350m normalizes after each part and has an embedding that is narrower than the model.
 local lib, layers = require "config", require "layers"
 
 local function build(config, g)

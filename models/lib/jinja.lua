@@ -107,7 +107,7 @@ local function body(p, ends)
   end
 end
 
--- The body of a tag, behind the rest of it: from the end of the tag to one of `ends`, whose name is given too.
+-- The body of a tag, after the rest of it: from the end of the tag to one of `ends`, whose name is given too.
 local function block(p, ...)
   local ends = {}
   for _, name in ipairs { ... } do ends[name] = true end
@@ -358,7 +358,7 @@ local function parameters(p)
     end
     p.frame.seen[name] = "parameter"
     if skip(p, "=") then parameter.default = expressions.expression(p)
-    elseif #list > 0 and list[#list].default then fail("a parameter without a default behind one with a default") end
+    elseif #list > 0 and list[#list].default then fail("a parameter without a default after one with a default") end
     parameter.missing = values.undefined("parameter '%s' was not provided", name)
     list[#list + 1] = parameter
   end

@@ -88,7 +88,7 @@ class Ia3 {
   bool is_feedforward(const Module& m) const {
     if (!file_.there()) return std::any_of(feedforward_.begin(), feedforward_.end(), [&](const Word& word) { return word.means(m); });
     if (feedforward_modules_.pattern) return feedforward_modules_.pattern->matches(m.name);
-    // PEFT looks for the end of a name, not only behind a dot.
+    // PEFT looks for the end of a name, not only after a dot.
     return std::any_of(feedforward_modules_.list.begin(), feedforward_modules_.list.end(),
                        [&](const std::string& name) { return ends_with(m.name, name); });
   }

@@ -1,6 +1,6 @@
 // Layer-wise decay of the learning rate (Howard, Ruder, "Universal language model fine-tuning for text classification", ACL 2018,
-// arXiv:1801.06146: discriminative fine-tuning): the last block, and what stands behind it, learns at the optimizer's own rate, each block
-// before it at `decay` times the rate of the one behind it, embeddings as if they were a block before the first. An adapter's parameters
+// arXiv:1801.06146: discriminative fine-tuning): the last block, and what comes after it, learns at the optimizer's own rate, each block
+// before it at `decay` times the rate of the one after it, embeddings as if they were a block before the first. An adapter's parameters
 // learn at the rate of the block that they adapt. A strategy of rates alone: any optimizer multiplies by them, and nothing takes memory.
 #include <algorithm>
 #include <cmath>
@@ -23,8 +23,8 @@ class LayerDecay {
     for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t)) {
       const galley_tensor_info info = graph.info(t);
       if (info.kind != GALLEY_KIND_PARAMETER) continue;
-      const bool behind = info.block < 0 && !(info.flags & GALLEY_TENSOR_EMBEDDING);  // the last norm, the head
-      const int64_t depth = behind ? 0 : blocks - 1 - info.block;
+      const bool after = info.block < 0 && !(info.flags & GALLEY_TENSOR_EMBEDDING);  // the last norm, the head
+      const int64_t depth = after ? 0 : blocks - 1 - info.block;
       graph.scale_rate(t, std::pow(decay_, static_cast<double>(depth)));
     }
   }

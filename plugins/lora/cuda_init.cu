@@ -309,7 +309,7 @@ class Work {
   __device__ void eigen(int64_t n) const {
     double *const alpha = t.memory + at.alpha, *const beta = t.memory + at.beta, *const d = t.memory + at.d, *const e = t.memory + at.e,
                   *const cs = t.memory + at.c, *const sn = t.memory + at.s, *const z = t.memory + at.z;
-    GALLEY_SHARED(int64_t, range, 2);  // the rotations of this turn: from the one behind range[0] down to range[1]
+    GALLEY_SHARED(int64_t, range, 2);  // the rotations of this turn: from the one after range[0] down to range[1]
     __syncthreads();
     for (int64_t i = thread; i < n; i += kThreads) {
       d[i] = alpha[i] * alpha[i] + (i ? beta[i - 1] * beta[i - 1] : 0);

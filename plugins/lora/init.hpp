@@ -67,7 +67,7 @@ class Weight : public Factor {
   bool transposed_;
 };
 
-/// What is left of a weight behind another one.
+/// What is left of a weight after another one.
 class Rest : public Factor {
  public:
   Rest(const Factor& weight, const Factor& less) : weight_(weight), less_(less) { out = weight.out, in = weight.in; }

@@ -1,5 +1,5 @@
 // What the backward pass reads of the forward pass rests in another memory class between the two (Rhu et al., "vDNN: Virtualized deep
-// neural networks for scalable, memory-efficient neural network design", 2016, arXiv:1602.08124): copied out behind the kernel that makes
+// neural networks for scalable, memory-efficient neural network design", 2016, arXiv:1602.08124): copied out after the kernel that makes
 // it, copied back before the block whose backward reads it, both beside kernels. Decides on saved tensors by name and size, on what
 // strategies before it keep. Where another one holds a budget, this says what it may move.
 #include "galley/cpp/memory.hpp"

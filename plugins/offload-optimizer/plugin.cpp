@@ -38,7 +38,7 @@ class OffloadOptimizer {
     }
   }
 
-  /// Behind the optimizers' stage, where their states are made. Makes nothing: a plan that moves no state is refused.
+  /// After the optimizers' stage, where their states are made. Makes nothing: a plan that moves no state is refused.
   void build(UpdateGraph& graph, const UpdateCall& call) const {
     if (!call.trains() || masters_) return;  // without a master that moves, the host refuses
     uint64_t states = 0, named = 0;

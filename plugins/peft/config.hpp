@@ -25,7 +25,7 @@ class Key {
   double number(double otherwise) const;
   bool boolean(bool otherwise = false) const;
   std::string string(const char* otherwise) const;
-  /// By regular expressions, which PEFT takes for the end of a module's name, behind a dot or whole.
+  /// By regular expressions, which PEFT takes for the end of a module's name, after a dot or whole.
   std::vector<ByModule> numbers() const;
   /// A regular expression, or a list of names.
   Meant meant() const;

@@ -97,7 +97,7 @@ void keep(const Layers& layers, std::vector<const Module*>* modules) {
       int64_t last = -1;
       for (const Module* m : *modules) last = std::max(last, layers.number_of(m->name));
       sdk::invalid("'layers_to_transform': no linear layer of 'targets' is in layer " + std::to_string(number),
-                   last < 0 ? "no name of them has a number" + std::string(layers.before.empty() ? "" : " behind 'layers_pattern'")
+                   last < 0 ? "no name of them has a number" + std::string(layers.before.empty() ? "" : " after 'layers_pattern'")
                             : "the last one is " + std::to_string(last) + ", and the first is 0");
     }
   std::erase_if(*modules, [&](const Module* m) { return !layers.mean(m->name); });

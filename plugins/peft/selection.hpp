@@ -1,6 +1,6 @@
 // Which modules are meant: by a recipe, or by a configuration of PEFT.
 //
-// A recipe's words are "attention", "all-linear" (all but the head), the end of a module's name behind a dot, with * and ?, or "re:" and a
+// A recipe's words are "attention", "all-linear" (all but the head), the end of a module's name after a dot, with * and ?, or "re:" and a
 // regular expression of Python that matches a module's whole name. PEFT takes a string for a regular expression, and a list for names.
 #pragma once
 
@@ -55,7 +55,7 @@ struct Meant {
 /// Of the layers that are repeated in a model, those that an adapter adapts: PEFT's layers_to_transform and layers_pattern.
 struct Layers {
   std::vector<int64_t> numbers;  ///< from 0 on; none: all
-  std::vector<Pattern> before;   ///< what stands before a layer's number, behind a dot or from the beginning; none: any two words
+  std::vector<Pattern> before;   ///< what stands before a layer's number, after a dot or from the beginning; none: any two words
   /// The number of the layer that a module is a part of; -1: it is part of none.
   int64_t number_of(const std::string& module) const;
   bool mean(const std::string& module) const;

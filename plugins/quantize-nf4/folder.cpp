@@ -203,7 +203,7 @@ Op& table() {
   return op;
 }
 Op& state() {
-  static Op op("four_bit_state", "bytes of text, behind it the offset as a number and '}'");
+  static Op op("four_bit_state", "bytes of text, after it the offset as a number and '}'");
   op.flags(GALLEY_OP_PRIVATE)
       .input("offset", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_OPTIONAL | GALLEY_OPERAND_NO_GRADIENT)
       .output("y", GALLEY_ROLE_WHOLE)

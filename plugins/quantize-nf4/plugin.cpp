@@ -164,7 +164,7 @@ bool is_transposed(const galley_node_info& node) {
 
 class QuantizeNf4 {
  public:
-  /// What is saved is made behind adapters, which say whether the model is.
+  /// What is saved is made after adapters, which say whether the model is.
   static constexpr uint32_t phase = GALLEY_PHASE_READ;
 
   explicit QuantizeNf4(const Options& options)

@@ -1,5 +1,5 @@
 // Seven bytes a parameter with AdamW (Ortiz et al., "FlashOptim: Optimizers for memory-efficient training", 2026, arXiv:2602.23349), beside
-// any optimizer, by claims alone: weights in the format "split" (16 bit and a correction of 8), states in "companded8" (8 bit behind a
+// any optimizer, by claims alone: weights in the format "split" (16 bit and a correction of 8), states in "companded8" (8 bit after a
 // curve, a scale for 32 numbers), gradients in BF16. Kernels of every step read and write both formats, so nothing is kept in F32; with
 // bf16 arithmetic, products read the 16 bits of a weight as they lie. The formats have ops of their own, for whatever else reads numbers.
 #include <algorithm>
@@ -50,7 +50,7 @@ void expand_reference(const Node& node) {
 }
 
 Op& compand() {
-  static Op op("companded8_pack", "codes of x / scale behind a curve, scale = max |x| of each 32");
+  static Op op("companded8_pack", "codes of x / scale after a curve, scale = max |x| of each 32");
   op.input("x", GALLEY_ROLE_WHOLE)
       .output("codes", GALLEY_ROLE_WHOLE)
       .output("scales", GALLEY_ROLE_WHOLE)

@@ -140,7 +140,7 @@ function(galley_add_plugin)
     string(APPEND tables "\n[[kernels]]\ndevice = \"cuda\"\nisa = \"sm_80\"\nlibrary = \"${id}-cuda.so\"\n")
   endif()
 
-  set(device)  # of another kind: a word without a dot, with its files behind it
+  set(device)  # of another kind: a word without a dot, with its files after it
   set(devices)
   foreach(word IN LISTS ARG_KERNELS)
     if(NOT word MATCHES "\\.")

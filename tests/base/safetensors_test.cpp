@@ -18,7 +18,7 @@ using tensor_files::Reader;
 
 std::string number(uint64_t value) { return std::string(reinterpret_cast<const char*>(&value), sizeof value); }
 
-/// A file with this header, `data` bytes behind it.
+/// A file with this header, `data` bytes after it.
 std::string file(const std::string& header, size_t data) { return number(header.size()) + header + std::string(data, '\1'); }
 
 std::string tensor(const std::string& name, const std::string& dtype, const std::string& shape, const std::string& offsets) {

@@ -78,7 +78,7 @@ TEST(Statistics, SequentialReachIsWhereTheEvidenceIsTwenty) {
 
 using Rule = std::optional<Interval> (*)(std::span<const double>, double);
 
-/// How often a series that is looked at behind each difference from the fifth to the last is stopped for leaving out 0, and behind how many
+/// How often a series that is looked at after each difference from the fifth to the last is stopped for leaving out 0, and after how many
 /// on average it ends.
 struct Series {
   double stopped = 0, length = 0;

@@ -30,7 +30,7 @@ class BatchTest : public testing::Test {
   }
   std::filesystem::path path() const { return folder_ / "batch.safetensors"; }
   DataSpec spec() const { return spec_of("batch", {{"path", path().string()}}); }
-  /// The error behind "data.batch: <path>: ".
+  /// The error after "data.batch: <path>: ".
   std::string error_of(const DataSpec& data, const Recipe& recipe = recipe_of({}, {})) {
     const std::string error = open_error(data, recipe, 100);
     const std::string place = "data.batch: " + path().string() + ": ";
@@ -148,7 +148,7 @@ TEST_F(BatchTest, ValuesThatCannotBe) {
   EXPECT_EQ(with("document_ids", {0, 0, 0, 1, 2, 1}), "row 1: document_ids[2] is 1; that document ended earlier in the row");
   EXPECT_EQ(with("attention_mask", {1, 1, 2, 1, 1, 1}), "row 0: attention_mask[2] is 2; it must be 1, or 0 for padding");
   EXPECT_EQ(with("attention_mask", {1, 0, 1, 1, 1, 1}),
-            "row 0: attention_mask[1] is 0; padding between tokens is not possible, only before and behind them");
+            "row 0: attention_mask[1] is 0; padding between tokens is not possible, only before and after them");
   EXPECT_EQ(with("attention_mask", {0, 1, 1, 1, 1, 1}),
             "row 0: labels[1] is 2; it counts for position 0, which is padding; -100 belongs there");
   EXPECT_EQ(with("attention_mask", {1, 1, 1, 1, 0, 0}),

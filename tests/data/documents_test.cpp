@@ -15,7 +15,7 @@ namespace {
 
 class DocumentsTest : public testing::Test {
  protected:
-  /// The identities of what is found, or the error behind the recipe's line.
+  /// The identities of what is found, or the error after the recipe's line.
   std::string find(const std::vector<std::string>& names) {
     std::vector<std::string> files;
     for (const std::string& name : names) files.push_back((folder_ / name).string());

@@ -63,7 +63,7 @@ TEST_F(Pieces, AreCutWhereTheTokenizerAgrees) {
   const std::vector<size_t> sizes = cut(text, before_c);
   ASSERT_EQ(sizes.size(), 2u);
   EXPECT_EQ(sizes[0] % 4, 3u);
-  // Nowhere: behind a line, then.
+  // Nowhere: after a line, then.
   const auto never = [](std::string_view, std::string_view) -> Result<bool> { return false; };
   EXPECT_EQ(cut(text, never)[0] % 4, 2u);
   EXPECT_EQ(cut(repeated("漢", kLarge / 3), never)[0] % 3, 0u);

@@ -44,7 +44,7 @@ class TextTest : public testing::Test {
   std::vector<std::string> texts_;
 };
 
-/// The pieces of a row as strings: inputs and the label behind the last.
+/// The pieces of a row as strings: inputs and the label after the last.
 std::vector<std::string> pieces_of(const RowCopy& row) {
   std::vector<std::string> pieces;
   const size_t length = row.input_ids.size();

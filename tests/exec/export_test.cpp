@@ -105,7 +105,7 @@ std::map<std::string, std::string> contents(const fs::path& run) {
   return out;
 }
 
-/// Runs `work` in a process that is killed behind it, so that what it returns is not tidied up.
+/// Runs `work` in a process that is killed after it, so that what it returns is not tidied up.
 template <class Work>
 void killed(Work work) {
   const pid_t child = ::fork();

@@ -125,7 +125,7 @@ TEST(PoisonOfLaunches, GroupsAndChainsThatBehave) {
 TEST(PoisonOfLaunches, AMemberThatDoesWhatItMustNot) {
   EXPECT_SAYS(said(ones<Fault::LeavesOut, 1>(), 1), "element 15 of 'yb' depends on the poison");
   EXPECT_SAYS(said(ones<Fault::WritesBeyond, 1>(), 1), "it wrote outside its operands");
-  EXPECT_SAYS(said(ones<Fault::WritesBeyond, 1>(), 1), "0 behind the end of 'yb'");
+  EXPECT_SAYS(said(ones<Fault::WritesBeyond, 1>(), 1), "0 after the end of 'yb'");
   EXPECT_SAYS(said(ones<Fault::WritesInput, 1>(), 1), "it wrote to 'xb', which it may only read");
   EXPECT_SAYS(said(ones<Fault::ReadsBeyond, 1>(), 1), "element 0 of 'yb' depends on the poison");
   EXPECT_SAYS(said(ones<Fault::ReadsOutput, 1>(), 1), "element 0 of 'yb' depends on the poison");

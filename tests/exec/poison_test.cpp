@@ -11,7 +11,7 @@ namespace {
 using small::Builder;
 using small::Running;
 
-// y = kernel(x), with something that holds 7s right behind each of them.
+// y = kernel(x), with something that holds 7s right after each of them.
 struct Case {
   explicit Case(const galley_kernel& kernel) {
     x = b.tensor("x", {16});
@@ -52,7 +52,7 @@ TEST(Poison, AReadBeyondAnOperand) {
 
 TEST(Poison, AWriteBeyondAnOperand) {
   const std::string text = caught(small::write_beyond);
-  EXPECT_NE(text.find("it wrote outside its operands, at byte 192 of memory class 0, 0 behind the end of 'y'"), std::string::npos) << text;
+  EXPECT_NE(text.find("it wrote outside its operands, at byte 192 of memory class 0, 0 after the end of 'y'"), std::string::npos) << text;
 }
 
 TEST(Poison, AWriteToAnInput) {

@@ -157,7 +157,7 @@ class ReferenceMode : public testing::Test {
   }
   Instruction& at(SegmentKind kind, size_t index) { return b.program.segment(kind).code[index]; }
 
-  /// "" or what the mode says of two steps with an evaluation behind each, and an export.
+  /// "" or what the mode says of two steps with an evaluation after each, and an export.
   std::string run(const std::function<void(Plan&)>& change = {}, bool lazy = false, Poison poison = Poison::No) {
     Plan plan = b.plan();
     if (change) change(plan);

@@ -1,4 +1,4 @@
-// A tokenizer.json from anybody, and a text behind its first NUL: it is refused, or it encodes and decodes.
+// A tokenizer.json from anybody, and a text after its first NUL: it is refused, or it encodes and decodes.
 #include <cstdlib>
 #include <string>
 

@@ -79,7 +79,7 @@ def command_of(name, who, build, device, plugins):
 
 
 def measured(name, who, result, log):
-    """Tokens a second and bytes, of what a step left behind."""
+    """Tokens a second and bytes, of what a step left."""
     if who not in OURS:
         return json.loads(log.read_text().strip().splitlines()[-1])
     _, batch, length, _, _, _ = all_cases[name]

@@ -32,7 +32,7 @@ class Pinned {
   void* data_ = nullptr;
 };
 
-/// Numbers from −1 to 1 in a dtype, at an address of 256 or `off` bytes behind one, as a test and cuBLASLt see them.
+/// Numbers from −1 to 1 in a dtype, at an address of 256 or `off` bytes after one, as a test and cuBLASLt see them.
 class Numbers {
  public:
   Numbers(uint32_t dtype, int64_t count, std::mt19937& random, int64_t off = 0)
@@ -126,7 +126,7 @@ class CuBlasLt : public testing::Test {
     (void)cudaStreamDestroy(stream_);
   }
 
-  /// `count` products of a form, run and compared. `off`: bytes that A and B lie behind an aligned address.
+  /// `count` products of a form, run and compared. `off`: bytes that A and B lie after an aligned address.
   void expect_right(const Matmul& form, int count = 1, Lie lie = Lie::Anywhere, int64_t off = 0, int64_t bias_off = 0) {
     SCOPED_TRACE(text(form) + ", " + std::to_string(count) + " of them, lying " + std::to_string(static_cast<int>(lie)) + ", off " +
                  std::to_string(off));

@@ -106,7 +106,7 @@ __global__ void load_four(const uint16_t* const* rows, uint32_t (*out)[4]) {
   for (int i = 0; i < 4; ++i) out[lane][i] = r[i];
 }
 
-// Register i of a lane: of matrix i, row lane / 4, the numbers at lane % 4 * 2 and behind it; with .trans, row and column are exchanged.
+// Register i of a lane: of matrix i, row lane / 4, the numbers at lane % 4 * 2 and after it; with .trans, row and column are exchanged.
 TEST(Mma, LoadsMatricesAsThePtxIsaSays) {
   alignas(16) uint16_t memory[64][8];  // rows are shuffled, so that none lies where it is asked for
   const uint16_t* rows[32];

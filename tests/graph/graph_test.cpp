@@ -184,7 +184,7 @@ TEST_F(Graphs, ReplaceManyTimesInADeepGraph) {
       EXPECT_EQ(graph.node(reader).inputs[0], made);
       EXPECT_EQ(graph.node(graph.tensor(made).producer).inputs[0], layers[at]);
     }
-  // What is made of a layer far behind spares the whole way there.
+  // What is made of a layer far after spares the whole way there.
   const galley_tensor last = layers.back(), far = join("far", layers[5], last), beside = join("beside", layers[5]);
   const galley_node on_the_way = graph.tensor(layers[6]).producer;
   const galley_tensor before = graph.node(on_the_way).inputs[0];

@@ -1,5 +1,5 @@
 // Products whose weight is in a format: the bytes that the same way to multiply gives with the numbers that the format's codes stand for,
-// alone, in groups and with an activation behind them.
+// alone, in groups and with an activation after them.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -23,7 +23,7 @@ class TestDevice {
   /// What the device says of itself.
   const galley_target& target() const { return target_; }
 
-  /// prepare, enqueue as often as `times` says, release: with a copy of `memory` on the device and operands that point there. Behind it
+  /// prepare, enqueue as often as `times` says, release: with a copy of `memory` on the device and operands that point there. After it
   /// the copies are back.
   galley_status launch(const galley_kernel& kernel, const std::vector<const galley_node_view*>& nodes, galley_kernel_setup setup,
                        const std::vector<Extent>& memory, int times, galley_error* error);

@@ -1,4 +1,4 @@
-// Chains of a product and an activation that round once, behind both (models/ops/linear/cuda_chains.cu): against the references of their
+// Chains of a product and an activation that round once, after both (models/ops/linear/cuda_chains.cu): against the references of their
 // links, and which nodes they take.
 #include <gtest/gtest.h>
 

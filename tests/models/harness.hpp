@@ -34,7 +34,7 @@ Tensor draw(uint32_t dtype, const std::vector<int64_t>& shape, std::mt19937_64& 
 /// The tables of a library. Throws what is wrong with it.
 const galley_entry* open_library(const std::string& file);
 
-/// Bytes at an address of 64, or `off` bytes behind one, between guards of 64 bytes.
+/// Bytes at an address of 64, or `off` bytes after one, between guards of 64 bytes.
 class Memory {
  public:
   Memory(int64_t bytes, unsigned char fill, int64_t off = 0);
@@ -43,7 +43,7 @@ class Memory {
   ~Memory();
   std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
-  bool intact() const;  ///< nothing was written before or behind it
+  bool intact() const;  ///< nothing was written before or after it
 
  private:
   std::unique_ptr<std::byte[]> storage_;

@@ -1,6 +1,6 @@
 // CUDA kernels on operands of more than 2³¹ numbers, as vocabularies and embeddings of large models have them: an index of 32 bits would
 // wrap, and a grid could be one that no GPU takes. Nobody could compute such an operand whole here. So only few blocks of each launch run
-// (GALLEY_CUDA_BLOCKS), the first and the last among them, over memory that no page stands behind until it is touched. The last rows must
+// (GALLEY_CUDA_BLOCKS), the first and the last among them, over memory that no page is mapped to until it is touched. The last rows must
 // come out as they do alone. Pages that nobody may touch lie on both sides.
 #include <gtest/gtest.h>
 #include <sys/mman.h>

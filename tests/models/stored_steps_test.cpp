@@ -53,7 +53,7 @@ class StoredNode {
 
   bool is_stored() const { return !coded_.empty(); }
 
-  /// The views of the step, and of the copy behind it.
+  /// The views of the step, and of the copy after it.
   std::vector<const galley_node_view*> nodes() {
     view_ = std::make_unique<View>(problem_, placed_->inputs, placed_->outputs, std::vector<uint32_t>(), false);
     step_ = *view_->node();

@@ -7,7 +7,7 @@
 
 namespace galley::test {
 
-/// A node's operands, with addresses of their own: `off` bytes behind one of 64 where that is a multiple of their elements.
+/// A node's operands, with addresses of their own: `off` bytes after one of 64 where that is a multiple of their elements.
 struct Placed {
   explicit Placed(const Problem& problem, const How& how = {}, int64_t off = 0);
   /// All operands from the one called `from` on have the bytes that they have where the node ran alone.

@@ -22,7 +22,7 @@ class Clone : public Hand {
     if (const std::string wrong = run({clone}); !wrong.empty()) return wrong;
     return code(SegmentKind::Micro);
   }
-  /// What the passes behind make of it, on the shadow device; "" or what is wrong.
+  /// What the passes after make of it, on the shadow device; "" or what is wrong.
   std::string ran() {
     const std::string wrong = run({alias, overlap});
     return wrong.empty() ? cause(check_plan(c->program, make_plan(c->program, target), target)) : wrong;

@@ -1,11 +1,11 @@
-// The operands that nodes really have: behind what rewires them, each has the dtype that its op reads.
+// The operands that nodes really have: after what rewires them, each has the dtype that its op reads.
 #include "host/passes/verify_operands.hpp"
 #include "tests/passes/hand.hpp"
 
 namespace galley::hand {
 namespace {
 
-/// A norm whose output a product reads in BF16, and dropout as it is: what dropout writes is in BF16 too, for the product behind it.
+/// A norm whose output a product reads in BF16, and dropout as it is: what dropout writes is in BF16 too, for the product after it.
 class Operands : public Hand {
  protected:
   Operands() {

@@ -50,7 +50,7 @@ TEST_F(Scaled, AFactorOfTheLossIsBehindWhatStrategiesChoose) {
   EXPECT_EQ(text(Section::Window), begins + "scaled(scalar.loss_scale) -> \n" + seeds);
 }
 
-// The host writes the block's first bytes: what it says of an option moves all that is behind it on.
+// The host writes the block's first bytes: what it says of an option moves all that is after it on.
 TEST_F(Window, WhatTheHostSaysOfOptionsIsWithWhatItSaysOfSteps) {
   const int64_t host = graph.scalars.host_bytes, norm = graph.tensor(scalar(GALLEY_SCALAR_GRADIENT_NORM)).slice.offset;
   const galley_tensor later = *graph.in_block("later", GALLEY_F64, 1, graph.reserve(8));

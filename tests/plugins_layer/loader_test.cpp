@@ -210,7 +210,7 @@ TEST_F(Loader, AnEntryThatIsTooShort) {
 TEST_F(Loader, ALibraryOfAnotherPlugin) {
   const fs::path folder = copy("clip");
   patch(folder / "plugin.toml", "id = \"clip\"", "id = \"klip\"\n[library]\nplugin = \"clip.so\"\n#");
-  // What stood behind the id belongs to the table now: write the manifest anew.
+  // What stood after the id belongs to the table now: write the manifest anew.
   write("a/clip/plugin.toml",
         "id = \"klip\"\nversion = \"1.0.0\"\nabi = \"0.4\"\n[library]\nplugin = \"clip.so\"\n[[strategy]]\nname = \"clip\"\nsummary = "
         "\"x\"\nexactness = \"bits\"\n");

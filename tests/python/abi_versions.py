@@ -43,7 +43,7 @@ def altered(name, change):
         struct, body, least = match.groups()
         if struct == 'galley_philox_block':
             return match.group(0)
-        check(least, f'{struct} has no GALLEY_…_MIN_SIZE behind it')
+        check(least, f'{struct} has no GALLEY_…_MIN_SIZE after it')
         structs.append(struct)
         kept = change(fields(body), int(least or 0))
         text = f'typedef struct {struct} {{\n' + ''.join(f'  {x};\n' for x, _ in kept) + f'}} {struct};\n'

@@ -220,7 +220,7 @@ def wrong_layers(name, what):
     ('lora', dict(rank=2, layers_to_transform=[0, 2]), ["no linear layer of 'targets' is in layer 2", 'the last one is 1']),
     ('lora', dict(rank=2, layers_to_transform=[0.5]), ["'layers_to_transform' has to hold whole numbers from 0 on"]),
     ('lora', dict(rank=2, layers_pattern='layers'), ["'layers_pattern' says what stands before the numbers"]),
-    ('vera', dict(rank=2, layers_to_transform=[1], layers_pattern='h'), ["is in layer 1", "no name of them has a number behind 'layers_pattern'"]),
+    ('vera', dict(rank=2, layers_to_transform=[1], layers_pattern='h'), ["is in layer 1", "no name of them has a number after 'layers_pattern'"]),
     ('lora', dict(rank=2, init='pisa'), ['init = "pisa"', '"pissa_niter_16"']),
     ('lora', dict(rank=60, init='pissa'), ["'init': rank 60 is more than 32, the rank of the weight of model.layers.0.self_attn.k_proj"]),
     ('lora', dict(rank=2, init='olora', targets='lm_head'), ["'init' would change the embedding too: lm_head"]),

@@ -212,7 +212,7 @@ def until_decided():
     said, document, arms = compare(sure, 'sure')
     check(document['seeds_used'] == 5 and document['seeds'] == [1, 2, 3, 4, 5] and document['sequential'], f'seeds {document["seeds"]}')
     check('5 of 8 seeds: each arm is decided' in said.stdout and 'valid at every look' in said.stdout, said.stdout)
-    check(not pathlib.Path('sure/arms/plain/seed-6').exists(), 'a seed was trained behind the last one that was needed')
+    check(not pathlib.Path('sure/arms/plain/seed-6').exists(), 'a seed was trained after the last one that was needed')
     # The interval of the e-value that its authors give, of an effect of 2 deviations, with five differences.
     differences = differences_of(arms['worse'], arms['plain'])
     mean, half = sum(differences) / 5, half_width(differences, 5.3582)
@@ -239,7 +239,7 @@ def budget_of_tokens():
     said, document, arms = compare(counted, 'counted')
     check(document['budget'] == {'tokens': 1000} and {n: a['steps'] for n, a in arms.items()} == {'plain': 16, 'same': 16, 'halves': 16, 'wide': 7}, said.stdout)
     check(every(r['positions'] == (1120 if n == 'wide' else 1024) and r['steps'] == a['steps'] for n, a in arms.items() for r in a['runs']), f'{arms}')
-    check(every(r['validation'][-1][0] == a['steps'] for a in arms.values() for r in a['runs']), 'the last validation is not behind the last step')
+    check(every(r['validation'][-1][0] == a['steps'] for a in arms.values() for r in a['runs']), 'the last validation is not after the last step')
     check((arms['same']['verdict'], arms['halves']['verdict'], arms['wide']['verdict']) == ('identical', 'rounding', 'worse'), said.stdout)
     check(arms['wide']['first_step'] is None and arms['wide']['largest_loss_difference'] is None and arms['same']['first_step'] == 0, f"{arms['wide']}")
     check('budget: 1000 tokens: plain 16 steps' in said.stdout and document['differ'] == ['batch', 'steps'], said.stdout)

@@ -50,7 +50,7 @@ def tokens(dtype, code):
     ids = [0 if k % 83 == 60 else r.randrange(1, VOCABULARY) for k in range(500)]
     pathlib.Path('tokens.bin').write_bytes(struct.pack(f'<{len(ids)}{code}', *ids))
     facts, rows = epoch(data_of('tokens', 'tokens.bin', dtype=dtype, separator=0, packing='sequential'))
-    check(facts['tokens'] == 500 and facts['documents'] == 7, f'documents end behind the separator: {facts}')
+    check(facts['tokens'] == 500 and facts['documents'] == 7, f'documents end after the separator: {facts}')
     follows = sorted((token, label) for tokens, labels in documents_of(rows) for token, label in zip(tokens, labels, strict=True))
     check(follows == sorted((a, b) for a, b in zip(ids, ids[1:]) if a != 0), 'every token of a document but the last is there once, and the next one is its label')
 
@@ -175,7 +175,7 @@ def long_text():
 
 @cases(['smollm', 'qwen2', 'llama2'])
 def long_document(kind):
-    """A document that is tokenized in parts has the tokens of the whole. They stand in the cache behind a head of 256 bytes."""
+    """A document that is tokenized in parts has the tokens of the whole. They stand in the cache after a head of 256 bytes."""
     text, cache = long_text(), pathlib.Path(f'cache-{kind}').resolve()
     pathlib.Path('long.txt').write_bytes(text.encode())
     check(len(text.encode()) > 2.2 * 2**20, 'the text is long enough to be cut')
@@ -190,7 +190,7 @@ def long_document(kind):
 
 @cases({'t5': 'what is bgxb‹ an answer</s>›', 'bert': '[CLS] what is bgxb‹ an answer [SEP]›'})
 def other_tokenizers(kind, row):
-    """Of SentencePiece and of BERT: text stands in rows as in the document, and ends with eos or what the tokenizer puts behind a text."""
+    """Of SentencePiece and of BERT: text stands in rows as in the document, and ends with eos or what the tokenizer puts after a text."""
     write_lines('answers.jsonl', [dict(prompt='what is bgxb', answer=' an answer')])
     pathlib.Path(kind).mkdir()
     pathlib.Path(kind, 'tokenizer.json').write_bytes(tokenizer_of(kind))

@@ -77,7 +77,7 @@ SHORT = data_of('chat', 'short.jsonl', template='chatml')
 
 
 def short_conversations():
-    """As many as fill just four rows in which no label lies behind the last position, since it has no place in a batch; and the rows. A digit ends each message."""
+    """As many as fill just four rows in which no label lies after the last position, since it has no place in a batch; and the rows. A digit ends each message."""
     for count in range(12, 6, -1):
         r = random.Random(21)
         short = [[dict(role='user', content=f'{sentence(r, 2)} {i % 10}'), dict(role='assistant', content=f'{sentence(r, 2)} {i % 7}')] for i in range(count)]

@@ -122,7 +122,7 @@ def line_of_200_mib():
         file.write(b'"}\n{"text": "tiva moru"}\n')
     check_error(galley('data', data_recipe(data_of('jsonl', 'long.jsonl'))), 2, 'long.jsonl:1: a line of more than 16 MiB', hint='skip_bad')
     facts = facts_of(data_of('jsonl', 'long.jsonl', skip_bad=True))
-    check((facts['documents'], facts['skipped_lines']) == (1, 1), f'what comes behind a long line is not read: {facts}')
+    check((facts['documents'], facts['skipped_lines']) == (1, 1), f'what comes after a long line is not read: {facts}')
     path.unlink()
 
 

@@ -119,7 +119,7 @@ def away(memory, *patterns):
 
 
 TWICE, RECOMPUTE = use('accumulate', steps=2), use('recompute')
-# What else a run uses before and behind what is away, and what is.
+# What else a run uses before and after what is away, and what is.
 SAVED = {'all': ((), '*', ()), 'some': ((), '*.mlp.*', ()), 'twice': ((TWICE,), '*', ()), 'before': ((), '*.attn*', (RECOMPUTE,)), 'behind': ((RECOMPUTE,), '*', ()),
          'input': ((use('recompute', policy='input'),), '*', ()), 'budget': (None, '*', ())}
 
@@ -154,7 +154,7 @@ GRADIENTS = {'one': (), 'three': (use('accumulate', steps=3),), 'recomputed': (T
 def gradients(name, uses):
     """From their last contribution until the update reads them, and between micro-batches."""
     tied = from_config('gpt2', vocab_size=97, n_positions=32, n_embd=32, n_layer=4, n_head=4, tie_word_embeddings=True)
-    few = {**entries, 'steps': 2}  # --poison fills all memory behind each instruction, twice
+    few = {**entries, 'steps': 2}  # --poison fills all memory after each instruction, twice
     placed = use('second-memory', memory='file', gradients=['*'])
     paths = [recipe(f'gradients-{name}-{where}.lua', tied, 'data.random {}', *uses, clip, *more, adamw, **few) for where, more in (('here', ()), ('there', (placed,)))]
     run('plan', paths[1], '--check', *discrete)

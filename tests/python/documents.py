@@ -19,7 +19,7 @@ def reads_first_key(path):
     return 'input first_key' in run('plan', path, '--dump', 'rewrite').stdout
 
 
-# Padding behind the tokens: said by a mask, it needs first_key; without one it is tokens whose labels do not count.
+# Padding after the tokens: said by a mask, it needs first_key; without one it is tokens whose labels do not count.
 B, S, lengths = 4, 100, (100, 70, 33, 64)
 ids = [r.randrange(1, 97) for _ in range(B * S)]
 mask = [int(s < n) for n in lengths for s in range(S)]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """How long a run is and which of its states is the best: epochs instead of steps, early stopping, the state of the lowest validation loss; the same after runs
-that were killed behind any step; the metrics in TensorBoard's file."""
+that were killed after any step; the metrics in TensorBoard's file."""
 import functools
 import json
 import os
@@ -148,7 +148,7 @@ def tensorboard():
     check(shown.lines[0]['tokens'] < shown.lines[0]['positions'], 'the two rates are the same')
 
 
-# ---- Killed behind any step -------------------------------------------------------------------------------------------------------------
+# ---- Killed after any step -------------------------------------------------------------------------------------------------------------
 
 
 def files(out):
@@ -161,7 +161,7 @@ def steps_in(out):
 
 
 def kill(out, words, step):
-    """Kills the command behind a step, before its model is there. Where it was faster, it begins again with what was there."""
+    """Kills the command after a step, before its model is there. Where it was faster, it begins again with what was there."""
     before = pathlib.Path(f'{out}-before')
     for _ in range(30):
         shutil.rmtree(before, ignore_errors=True)
@@ -175,17 +175,17 @@ def kill(out, words, step):
         shutil.rmtree(out, ignore_errors=True)
         if before.exists():
             before.rename(out)
-    require(False, f'no kill has hit behind step {step}')
+    require(False, f'no kill has hit after step {step}')
 
 
 def killed(name, *numbers):
-    """The run, killed once behind each of the steps, leaves what the other one has left."""
+    """The run, killed once after each of the steps, leaves what the other one has left."""
     out = pathlib.Path(f'{name}-killed')
     trained(name)
     words = ['train', f'{name}.lua', '--out', out, *SET]
     for number in numbers:
         kill(out, words, number)
-        check(steps_in(out) >= number, f'killed behind step {number}: there are {steps_in(out)} steps')
+        check(steps_in(out) >= number, f'killed after step {number}: there are {steps_in(out)} steps')
         words = ['resume', out]
     run('resume', out)
     for i, (a, b) in enumerate(together(lines(out), lines(name))):
@@ -221,7 +221,7 @@ def stops_early():
     stopped = trained(STOPPED)
     losses, (_, best) = validations(stopped), best_of(stopped)
     check(len(stopped.steps) < 400 and losses[-1][1] == len(stopped.steps), 'the run does not end with a validation')
-    check([step for _, step in losses if step > best] == [best + 2, best + 4, best + 6], f'not three validations behind the best: {losses}')
+    check([step for _, step in losses if step > best] == [best + 2, best + 4, best + 6], f'not three validations after the best: {losses}')
     check([x['step'] for x in stopped.lines if x.get('best')][-1] == best, 'metrics do not say which was the best')
     check(every(x['seconds'] > 0 for x in stopped.lines), 'validations have no seconds of their own')
     said = run('resume', STOPPED).stdout

@@ -41,7 +41,7 @@ def files_through_links():
             check(ended.returncode == 0 and ended.stderr.startswith("reference: "), "one line about what was compared was expected: %s" % ended)
         else:
             trained(ended)
-        check(os.path.islink(link) and os.path.getsize(file) > 100, "the file behind the link was to be written: %s" % ended)
+        check(os.path.islink(link) and os.path.getsize(file) > 100, "the file that the link leads to was to be written: %s" % ended)
         with open(precious) as kept:
             check(kept.read() == "kept", "a file of somebody else was written: %s" % ended)
         check(not asides(folder.root) and not asides(far), "something is left aside: %s" % ended)
@@ -139,7 +139,7 @@ def stdout_closed():
 
 @case
 def library_that_is_cut():
-    """The loader maps what the file's tables say: behind the file's end that would be a fault."""
+    """The loader maps what the file's tables say: after the file's end that would be a fault."""
     folder = Folder("cut-library")
     clip = os.path.join(binary, "plugins", "clip")
     own = folder.path("plugins/clip")

@@ -57,7 +57,7 @@ OPS = [
     ('g:node("attention", "n", { x, x, x }, { heads = 3, kv_heads = 2, head_dim = 4 })', 'heads = 3, kv_heads = 2; heads has to be a multiple of kv_heads'),
     ('g:node("attention", "n", { x, x, x }, { heads = 2, by_head = 1 })', 'by_head is for q, k and v in one operand'),
     ('g:node("attention", "n", { x }, { heads = 4, kv_heads = 2, by_head = 1 })', 'heads = 4, kv_heads = 2; by_head, each head has a key head'),
-    ('g:node("attention", "n", { x }, { heads = 2, head_dim = 3 })', 'q with k and v packed behind it is (2, 8, 16); 6 heads of 3 take 18 columns'),
+    ('g:node("attention", "n", { x }, { heads = 2, head_dim = 3 })', 'q with k and v packed after it is (2, 8, 16); 6 heads of 3 take 18 columns'),
     ('g:node("attention", "n", { x, x, x }, { heads = 2, head_dim = 4 })', 'q is (2, 8, 16); 2 heads of 4 take 8 columns'),
     ('g:node("attention", "n", { x, x, x }, { heads = 2, dropout = 1 })', 'dropout = 1.000000; it has to be at least 0 and below 1'),
     ('g:node("attention", "n", { x, x, x }, { heads = 2, dropout = 0.5 })', "dropout = 0.500000, but there is no input random to draw from"),

@@ -33,7 +33,7 @@ def text(size):
 
 
 def rows_of(said):
-    """Of the table: the mark, and what stands behind it."""
+    """Of the table: the mark, and what comes after it."""
     return [(x[1], *re.split(r'  +', x[2:].strip())) for x in said.splitlines()[1:] if re.match(r' [>+-] ', x)]
 
 

@@ -32,7 +32,7 @@ def tensors(dtype_of=lambda name: 'F32', numbers=NUMBERS):
 
 
 def file_of(content, metadata=None, padding=None, order=list, indent=None):
-    """A file of tensors; `padding`: so many blanks behind the header, whatever its length is then; `order` turns the list of its entries."""
+    """A file of tensors; `padding`: so many blanks after the header, whatever its length is then; `order` turns the list of its entries."""
     header, data = [], b''
     for name, (dtype, shape, part) in content.items():
         header.append((name, dict(dtype=dtype, shape=shape, data_offsets=[len(data), len(data) + len(part)])))

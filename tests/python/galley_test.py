@@ -1,4 +1,4 @@
-"""What the tests in Python share: the program and what it leaves behind, safetensors, checks. The standard library only."""
+"""What the tests in Python share: the program and what it leaves, safetensors, checks. The standard library only."""
 import array
 import fnmatch
 import json
@@ -303,7 +303,7 @@ def timeless(document):
 
 
 class Run:
-    """What a run left behind."""
+    """What a run left."""
 
     def __init__(self, path):
         self.path = pathlib.Path(path)

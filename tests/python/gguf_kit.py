@@ -22,7 +22,7 @@ def text(x):
 
 
 def value(kind, x):
-    """A value behind its type: ('U32', 5), ('STR', 'a'), ('ARR', ('U32', [1, 2]))."""
+    """A value after its type: ('U32', 5), ('STR', 'a'), ('ARR', ('U32', [1, 2]))."""
     if kind == 'STR':
         return struct.pack('<I', 8) + text(x)
     if kind == 'ARR':

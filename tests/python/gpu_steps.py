@@ -94,7 +94,7 @@ def step_that_hangs():
     end = time.monotonic() + 60
     while not ended() and time.monotonic() < end:
         time.sleep(0.05)
-    check(ended(), 'what a step started goes on behind it')
+    check(ended(), 'what a step started goes on after it')
 
 
 @case

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Gradients by claim: updates in backward give the bytes of updates behind it in less memory, and are refused by name where something needs all gradients at
+"""Gradients by claim: updates in backward give the bytes of updates after it in less memory, and are refused by name where something needs all gradients at
 once; gradients in 16 bit take half the bytes."""
 from galley_test import binary, case, cases, check, error, finish, fresh_folder, from_config, gradients, norm, plan, recipe, run, use
 from steps_kit import refused, trained

@@ -202,7 +202,7 @@ def ctrl_c_ends_a_chat_template_that_runs_for_ever():
 # --- Kills ---------------------------------------------------------------------------------------------------------------------
 @case
 def killed_while_validating_and_exporting():
-    """SIGKILL behind what a run that validates and saves all the time has done: what goes on ends as an undisturbed one does."""
+    """SIGKILL after what a run that validates and saves all the time has done: what goes on ends as an undisturbed one does."""
     folder = Folder("killed")
     folder.write("text/a.txt", "".join("line %d of a text\n" % i for i in range(400)))
     folder.recipe(TEXT.replace("STEPS", "12").replace('"bytes" }', '"bytes", validation = 0.5 }').replace("every = 50, keep = 2", "every = 3, keep = 2")
@@ -211,10 +211,10 @@ def killed_while_validating_and_exporting():
     told = metrics(folder.out)
     check(len(told) == 25, "12 steps and 13 validations: %d lines" % len(told))
     state = lambda out, step: os.path.exists(os.path.join(out, "state", "step-%08d" % step))
-    rounds = (  # Each process of a run is killed behind its event, and another goes on.
-        [lambda out: os.path.exists(os.path.join(out, "run.toml")), lambda out: lines(out) >= 1],  # Before, and behind the first validation
+    rounds = (  # Each process of a run is killed after its event, and another goes on.
+        [lambda out: os.path.exists(os.path.join(out, "run.toml")), lambda out: lines(out) >= 1],  # Before, and after the first validation
         [lambda out: lines(out) >= 2, lambda out: lines(out) >= 15],  # In validations
-        [lambda out: state(out, 3), lambda out: state(out, 9)],  # Behind saves, while older ones go
+        [lambda out: state(out, 3), lambda out: state(out, 9)],  # After saves, while older ones go
         [lambda out: lines(out) >= 7, lambda out: lines(out) >= 19],  # In saves
     )
     for number, events in enumerate(rounds):

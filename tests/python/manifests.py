@@ -40,7 +40,7 @@ def requires(requirement, says):
 PROVIDES = '[provides]\nops = ["clip_factor", "clip_values"]\n'
 PROMISE = '[[promise]]\nformat = "cut"\nwithin = 0.5\n'
 OPTION = '[[strategy.option]]\nname = "more"\ndescription = "More."\ntype = '
-# What stands in front of the first strategy, or behind the last option: what is said of it.
+# What stands in front of the first strategy, or after the last option: what is said of it.
 BROKEN = {
     'provides': (PROVIDES, 'provides = ["clip_factor"]\n', "'provides' must be a table: [provides]"),
     'no block': (PROVIDES, f'{PROVIDES}formats = ["cut"]\n{PROMISE}', "[[promise]] without 'block'"),

@@ -97,7 +97,7 @@ def found_while_it_runs(how, parts):
 def stray_write():
     said = run('train', wrong('stray prepare'), '--out', 'stray', '--poison', *here, code=4, threads=2).stderr
     for part in ("kernel 'nonsense.cpu'", "'nonsensical'", "plugin 'nonsense' failed in prepare", 'outside its operands',
-                 "0 behind the end of 'workspace of nonsensical'"):
+                 "0 after the end of 'workspace of nonsensical'"):
         check(part in said, f'{part!r} is not in: {said}')
 
 

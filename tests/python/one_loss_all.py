@@ -73,7 +73,7 @@ def one_loss(task, made):
     ways = {**{f'{n} rows': dict(batch=n) for n in range(1, 8) if n != 2}, **{f'head_rows = {n}': dict(head_rows=n) for n in (1, 3, 8, 1000)}}
     packed = {x: dict(packing=packing, length=32 if task in families_kit.cases else 96) for x, packing in PACKINGS.items()} if task in may_pack else {}
     if task == 'bloom':  # which has no last position: all that is held out in one row
-        packed['one behind the other'] = dict(packing='packing = "sequential"', length=1024, batch=1)
+        packed['one after the other'] = dict(packing='packing = "sequential"', length=1024, batch=1)
     for way, how in {**ways, **packed}.items():
         loss, bound = evaluated(task, folder, **how), ROUNDING if way in packed else SUMS
         check(near(loss, said, bound), f'{task}, {way}: {loss}, not {said}: off by {(loss[0] - said[0]) / said[0]:.1e}')

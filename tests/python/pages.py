@@ -226,7 +226,7 @@ def links(name, path):
 
 
 def check_flags(what, words):
-    """What is said behind `galley COMMAND`: flags that it has, and one argument, where it does not take several."""
+    """What is said after `galley COMMAND`: flags that it has, and one argument, where it does not take several."""
     known, positional, at = flags_of(words[1]), 0, 2
     while at < len(words) and words[at] not in ('|', '&&', ';', '>'):
         flag, _, value = words[at].partition('=')

@@ -46,7 +46,7 @@ def tensors_lie_within_their_memory():
         mine = [x for x in plan['tensors'] if x['memory'] == name]
         places = [(x['offset'], x['offset'] + x['bytes']) for x in mine]
         lives = [timeline.life(x) for x in mine]
-        check(max((end for _, end in places), default=0) <= memory['planned'], f'{name}: a tensor lies behind its end')
+        check(max((end for _, end in places), default=0) <= memory['planned'], f'{name}: a tensor lies after its end')
         both = sum(overlap(places[i], places[k]) and overlap(lives[i], lives[k]) for i, k in itertools.combinations(range(len(mine)), 2))
         check(both == 0, f'{name}: {both} pairs of tensors lie in the same bytes at the same time')
         peak = next(x for x in planned().map['classes'] if x['name'] == name)['peak']

@@ -71,10 +71,10 @@ def sealed(path):
 def with_data(path, other, change, escape='\\u003c'):
     """Writes the page `path` as `other`, with data that `change` has changed. Pages write `<` as `escape`."""
     before, rest = Page(path).text.split('id="data">')
-    text, behind = rest.split('</script>', 1)
+    text, after = rest.split('</script>', 1)
     data = json.loads(text)
     change(data)
-    pathlib.Path(other).write_text(f'{before}id="data">{json.dumps(data).replace("<", escape)}</script>{behind}')
+    pathlib.Path(other).write_text(f'{before}id="data">{json.dumps(data).replace("<", escape)}</script>{after}')
     return other
 
 
@@ -110,7 +110,7 @@ class Timeline:
         return self.begin[moment['segment']] + moment['instruction']
 
     def life(self, tensor):
-        """From its first instruction to behind its last one."""
+        """From its first instruction to after its last one."""
         return self.at(tensor['first']), self.at(tensor['last']) + 1
 
 

@@ -35,7 +35,7 @@ def with_tokenizer(name, folder, kind):
 
 
 def continued(folder, prompt, case_, *words):
-    """The ids that are written behind a prompt; behind nothing, where a prompt is a source."""
+    """The ids that are written after a prompt; after nothing, where a prompt is a source."""
     length = ('--length', case_['length']) if 'length' in case_ else ()
     out = run('sample', folder, '--prompt', prompt, '--temperature', 0, '--tokens', TOKENS, *length, *words).stdout
     if case_['tokenizer'] != 'end':

@@ -98,7 +98,7 @@ def adapters_are_merged_by_the_update():
     check(len(adapters) == 14, f'relora: {sorted(after)}')
     for b in adapters:
         zero = [k for k in (b, *(f'{b[:-1]}{part}{kind}' for part in 'AB' for kind in ('.exp_avg', '.exp_avg_sq'))) if any(after[k][2])]
-        check(not zero, f'relora: {zero} are not zero behind a merge')
+        check(not zero, f'relora: {zero} are not zero after a merge')
         check(any(after[b[:-1] + 'A'][2]), f'relora: {b[:-1]}A is zero')
     longer = trains('relora-longer', 4, 8)
     fell = in_every_segment(longer, plugins, 'relora-longer')

@@ -64,7 +64,7 @@ def dora_through_a_skip():
 
 @cases(quantizers)
 def either_order(quantizer):
-    """A recipe may name an adapter before what stores the weights, or behind it."""
+    """A recipe may name an adapter before what stores the weights, or after it."""
     sides = []
     for name, uses in (('before', [lora, use(quantizer)]), ('behind', [use(quantizer), lora])):
         path = made(f'order-{name}', *uses, adamw)

@@ -18,7 +18,7 @@ def read(path):
 
 
 def ends(ended, code, *parts, hint=None, warned=False):
-    """As check_error(), behind a line that says that the run is a stranger's."""
+    """As check_error(), after a line that says that the run is a stranger's."""
     check(any("has no mark of yours" in line for line in ended.lines[:1]) == warned, "one line was expected of whose run it is: %s: %s" % (warned, ended))
     if warned:
         check("--unconfined" in ended.lines[0], "the way to lift it was expected: %s" % ended)

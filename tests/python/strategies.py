@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What each strategy promises, seen from outside: in bytes, in gradients and in what a run leaves behind."""
+"""What each strategy promises, seen from outside: in bytes, in gradients and in what a run leaves."""
 import json
 import math
 
@@ -209,7 +209,7 @@ of_llama = recipes(from_folder(llama_case), batch_of(llama_case / 'batch.safeten
 
 @case
 def clip_by_value():
-    """Each element of the mean gradient within the value; behind a norm."""
+    """Each element of the mean gradient within the value; after a norm."""
     w0, sgd = load(llama_case / 'model.safetensors'), use('sgd', lr=1.0)
 
     def step(name, *uses):
@@ -239,7 +239,7 @@ def clip_by_value_of_the_mean(name, uses):
 
 
 def flat(tensors, prefix=''):
-    """Of the Llama's parameters, one behind another in the order of its file."""
+    """Of the Llama's parameters, one after another in the order of its file."""
     return [v for k in load(llama_case / 'model.safetensors') for v in tensors[prefix + k][2]]
 
 

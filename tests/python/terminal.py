@@ -29,7 +29,7 @@ def width(text):
 
 class Screen:
     """What a program wrote to a terminal: `lines` as they stand in the end, and for each the texts that stood there before (`drawn`). `wide` are texts that are wider
-    than the terminal, `moves` sequences that do more than colour a line or erase what is behind the cursor."""
+    than the terminal, `moves` sequences that do more than colour a line or erase what is after the cursor."""
 
     def __init__(self, text, columns):
         self.lines, self.drawn, self.wide, self.moves = [], [[]], [], []

@@ -209,8 +209,8 @@ BROKEN = {
     'WordLevel': (dict(type='WordLevel', vocab={'a': 0}), {}, "model: 'unk_token'"),
     **{f'charsmap of {n}': (unigram, precompiled(map_), 'normalizer: ', part) for n, map_, part in (
         ('no base64', '****', 'is not in base64'), ('0 bytes', '', 'has 0 bytes'), ('3 bytes', 'AAAA', 'has 3 bytes'), ('6 bytes', '/////wAA', 'has 6 bytes, and says that its table has 4294967295'))},
-    'value behind the table': (unigram, precompiled(charsmap(*table(1 << 20, 0))), 'unit 97 of its table of 256 leads outside'),
-    'value behind the replacements': (unigram, precompiled(charsmap(*table(1, 0x80000063))), 'unit 97 of its table of 256 leads outside'),
+    'value after the table': (unigram, precompiled(charsmap(*table(1 << 20, 0))), 'unit 97 of its table of 256 leads outside'),
+    'value after the replacements': (unigram, precompiled(charsmap(*table(1, 0x80000063))), 'unit 97 of its table of 256 leads outside'),
     'replacements': (unigram, precompiled(charsmap(0, blob=b'\xff')), 'not UTF-8'),
     'replacements that are long': (unigram, precompiled(charsmap(*table(1, 0x80000000), blob=b'x' * 100)), 'this Precompiled can make a text 100 times as long'),
     'two ways': (unigram, precompiled(charsmap(*two_ways(), blob=b'x' * 3840)), 'this Precompiled can make a text 1920 times as long'),
@@ -220,7 +220,7 @@ BROKEN = {
                        "prepend_scheme 'x' is not known; there is: always, first, never"),
     'contrary': (unigram, dict(pre_tokenizer=dict(type='Metaspace', replacement='_', add_prefix_space=False, prepend_scheme='first')),
                  "'add_prefix_space' = false and prepend_scheme 'first' contradict each other"),
-    'behind ByteLevel': (unigram, dict(pre_tokenizer=dict(type='Sequence', pretokenizers=[dict(type='ByteLevel'), dict(type='Whitespace')])),
+    'after ByteLevel': (unigram, dict(pre_tokenizer=dict(type='Sequence', pretokenizers=[dict(type='ByteLevel'), dict(type='Whitespace')])),
                          'it comes after ByteLevel, which has to be the last'),
     'behavior': (unigram, dict(pre_tokenizer=dict(type='Punctuation', behavior='x')), "behavior 'x' is not known; there is: Contiguous, Isolated"),
 }
@@ -246,7 +246,7 @@ def template(_, of):
 
 @case
 def units_without_end():
-    """They lead to each other: 97 of 'a' and 98 of 'b' have themselves and each other behind them."""
+    """They lead to each other: 97 of 'a' and 98 of 'b' have themselves and each other after them."""
     units = [0] * 256
     units[97], units[98] = 97 | 97 << 10, 98 | 98 << 10
     pathlib.Path('cycle.json').write_text(json.dumps(dict(model=unigram, **precompiled(charsmap(*units)))))
@@ -324,7 +324,7 @@ def pattern_gives_up():
             text=in_lines([dict(text='b'), dict(text='a' * 60 + '!')]))
     for regex, part in ((r'[\p{L}&&[^\p{Han}]]+|[^\p{L}]+', "'&&' inside a class, which computes with sets of characters, is not supported"),
                         ('[a[^b]]', "'[^' inside a class (for the character '[' write '\\[') is not supported"),
-                        ('a{1,2}+', "'{1,2}+' (a quantifier behind an interval) is not supported")):
+                        ('a{1,2}+', "'{1,2}+' (a quantifier after an interval) is not supported")):
         refuses(['tokenizer.json: pre_tokenizer.pretokenizers[0]:', part], with_pattern(regex))
 
 

@@ -75,7 +75,7 @@ def parts(found, exact):
 
 
 def shaken(model, scratch, seed):
-    """A copy of the model in F32, the weights of its first norm off by a random 1e-4 of each: all roundings behind it are drawn anew."""
+    """A copy of the model in F32, the weights of its first norm off by a random 1e-4 of each: all roundings after it are drawn anew."""
     to = scratch / 'model'
     shutil.copytree(model, to, ignore=shutil.ignore_patterns('*.safetensors'))
     weights = {name: w.float() for name, w in load_file(model / 'model.safetensors').items()}

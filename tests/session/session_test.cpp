@@ -234,7 +234,7 @@ TEST(Train, StopsBetweenStepsAndContinues) {
   EXPECT_EQ(nothing, Told{"nothing left to do: all 4 steps are done"});
 }
 
-// Before the first step nothing is lost by it. Behind a step the run would miss the value.
+// Before the first step nothing is lost by it. After a step the run would miss the value.
 TEST(Train, StopsInTheFirstValidationAndInNoOther) {
   const auto study = study_of(true);
   study->recipe.validate = {1, true};

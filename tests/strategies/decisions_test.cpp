@@ -183,7 +183,7 @@ galley_status kept_bytes(void* context, const uint32_t* choices, uint32_t, int64
   return GALLEY_OK;
 }
 
-/// A model of `blocks` blocks: an embedding, and in each block two inner tensors and the input of the next block; behind them a norm's
+/// A model of `blocks` blocks: an embedding, and in each block two inner tensors and the input of the next block; after them a norm's
 /// input.
 std::vector<galley_saved_item> saved_of(int64_t blocks) {
   std::vector<galley_saved_item> items;

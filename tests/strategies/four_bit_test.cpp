@@ -111,7 +111,7 @@ TEST(FourBit, HasTheBytesOfBitsandbytes) {
 }
 
 TEST(FourBit, HasTheseCodes) {
-  // A block of zeros, halves between two entries (the lower one), and the code of 0 behind an odd count.
+  // A block of zeros, halves between two entries (the lower one), and the code of 0 after an odd count.
   const FourBit zeros(std::vector<float>(64), options_of(four_bit::kNf4, false));
   EXPECT_EQ(zeros.codes, std::vector<uint8_t>(32, 0x77));
   EXPECT_EQ(zeros.absmax, std::vector<float>{0});

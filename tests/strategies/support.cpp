@@ -85,7 +85,7 @@ Value list(std::initializer_list<double> numbers) {
 
 // ---- NodeRun --------------------------------------------------------------------------------------------------------------------
 
-/// The node as the op or a kernel sees it, with bytes behind it.
+/// The node as the op or a kernel sees it, with bytes after it.
 struct NodeRun::View {
   std::deque<std::string> names;
   std::deque<std::vector<std::byte>> bytes;

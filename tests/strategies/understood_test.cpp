@@ -96,7 +96,11 @@ TEST_F(Understood, EachStrategyRefusesWhatItDoesNotKnow) {
       const auto each_bit = [&](uint64_t known, const auto& call) {
         for (int bit = 0; bit < 32; ++bit)
           if (!(known >> bit & 1)) {
+            looked = true;
             EXPECT_EQ(call(uint64_t{1} << bit), GALLEY_INVALID) << "bit " << bit;
+            if (looked) {
+              EXPECT_STREQ(error.text, "what Galley says has flags or a revision that this plugin does not know");
+            }
           }
       };
       if (s->claim() && claimed.insert(spec.name).second) {

@@ -8,7 +8,7 @@
 namespace galley {
 namespace {
 
-/// Every match in brackets, as they follow each other; "error" behind them where matching gives up; what is wrong with the pattern.
+/// Every match in brackets, as they follow each other; "error" after them where matching gives up; what is wrong with the pattern.
 std::string all(const std::string& pattern, const std::string& text) {
   const Result<Regex> regex = Regex::compile(pattern);
   if (!regex) return regex.error().cause;

@@ -8,7 +8,7 @@
 namespace galley {
 namespace {
 
-/// The tokens of segments, "-" behind those that count. Text in brackets counts.
+/// The tokens of segments, "-" after those that count. Text in brackets counts.
 std::string counted(const std::string& json, const std::string& marked) {
   const Result<Tokenizer> tokenizer = Tokenizer::parse(json, "tokenizer.json");
   if (!tokenizer) return tokenizer.error().cause;

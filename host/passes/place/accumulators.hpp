@@ -1,5 +1,5 @@
 // Gradients that lie where nothing computes. A micro-batch adds them up where kernels compute, from the first node that writes one to the
-// last: what earlier micro-batches have made is brought before, and the sum is taken back behind.
+// last: what earlier micro-batches have made is brought before, and the sum is taken back after.
 #pragma once
 
 #include <map>
@@ -15,7 +15,7 @@ class Accumulators {
   Accumulators(const Compilation& c, const Homes& homes, SegmentCode& code);
   /// Where a node writes the gradient.
   Operand here(galley_tensor gradient);
-  /// To be called behind each node that has written it.
+  /// To be called after each node that has written it.
   void written(galley_tensor gradient);
 
  private:

@@ -10,7 +10,7 @@
 namespace galley {
 
 struct Component {
-  std::string suffix;  ///< what the component's name has behind the tensor's
+  std::string suffix;  ///< what the component's name has after the tensor's
   uint32_t dtype = GALLEY_F32;
   Shape shape;
   int64_t numbers = 0;    ///< how many of the tensor's numbers one element stands for

@@ -125,7 +125,7 @@ Status Emitter::emit(const Item& item, const TensorPiece& piece, Instruction i) 
   return ok();
 }
 
-std::set<galley_tensor> Emitter::copy_behind(const std::vector<Item>& items) {
+std::set<galley_tensor> Emitter::copy_after(const std::vector<Item>& items) {
   std::map<galley_tensor, galley_node> last;
   for (const Item& item : items)
     for (size_t k = 0; k < item.inputs.size(); ++k)

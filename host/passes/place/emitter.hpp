@@ -24,7 +24,7 @@ class Emitter {
 
   /// Copies of placed parameters in another dtype (what nodes that compute in 16 bit read) are made anew where the last of `items` that
   /// writes the parameter has its numbers, so that they are brought once for both. These copies.
-  std::set<galley_tensor> copy_behind(const std::vector<Item>& items);
+  std::set<galley_tensor> copy_after(const std::vector<Item>& items);
   /// `t` outlives the segment: it is read after the program has run. To be said before its node is emitted.
   void keep(galley_tensor t) { outlives_.insert(t); }
   Status item(const Item& item);

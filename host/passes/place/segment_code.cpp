@@ -20,7 +20,7 @@ Status check_shapes(const Compilation& c, const galley_op* op, const std::string
   const std::string who = "'" + name + "' (op '" + op->name + "' of plugin '" + caller_of(op, op->name).plugin + "') ";
   if (!inputs.empty() && !input_rule(op, inputs.size() - 1))
     return plugin_error(who + "is given " + std::to_string(inputs.size()) + " inputs; the op takes " + std::to_string(op->n_inputs));
-  size_t least = op->n_outputs;  // those behind may be left out: a format has a component less with other options
+  size_t least = op->n_outputs;  // those after may be left out: a format has a component less with other options
   while (least > 0 && op->outputs[least - 1]->flags & GALLEY_OPERAND_OPTIONAL) --least;
   if (outputs.size() > op->n_outputs || outputs.size() < least)
     return plugin_error(who + "is to write " + std::to_string(outputs.size()) + " outputs; the op has " + std::to_string(op->n_outputs));

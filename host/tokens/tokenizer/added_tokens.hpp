@@ -16,9 +16,9 @@ namespace galley {
 struct AddedToken {
   TokenId id = 0;
   std::string content;
-  bool single_word = false;  ///< only where no word goes on before or behind it
+  bool single_word = false;  ///< only where no word goes on before or after it
   bool lstrip = false;       ///< takes the white space before it
-  bool rstrip = false;       ///< and behind it
+  bool rstrip = false;       ///< and after it
   bool normalized = false;   ///< looked for in the normalized text
   bool special = false;
 };
@@ -47,7 +47,7 @@ class AddedTokens {
 
   enum class Special : uint8_t { Token, Text };  ///< Text: special tokens are not looked for
   bool has_special() const { return has_special_; }
-  /// The next one at or behind `from`; false: none. Spans do not reach back before `from`. Special ones that touch a span of `plain`, which
+  /// The next one at or after `from`; false: none. Spans do not reach back before `from`. Special ones that touch a span of `plain`, which
   /// are in order, are not looked for either. An error where a text takes more than Trie::steps_for(), of all calls for it.
   Result<bool> find(std::string_view text, size_t from, Special special, std::span<const TextSpan> plain, Found* out) const;
 

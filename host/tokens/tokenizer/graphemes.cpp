@@ -19,7 +19,7 @@ char32_t known(char32_t c) {
 /// Rule GB9c: a consonant joins one before it where a linker stands among the marks between them.
 class Conjunct {
  public:
-  /// Whether `c`, with all before it, goes on behind a linker as a consonant.
+  /// Whether `c`, with all before it, goes on after a linker as a consonant.
   bool joins(char32_t c) {
     const bool consonant = is_in(kConsonants, c);
     const bool joined = consonant && consonant_ && linked_;

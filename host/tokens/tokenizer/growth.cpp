@@ -16,7 +16,7 @@ Status Growth::add(const JsonObject& rule, double times) {
 
 double growth_of_replace(const JsonObject::Pattern& what, const std::string& by) {
   const auto size = static_cast<double>(by.size());
-  // A regular expression may match nothing, before and behind each byte.
+  // A regular expression may match nothing, before and after each byte.
   if (what.regex) return by.empty() ? 1 : size + 1;
   return what.text.empty() ? 1 : size / static_cast<double>(what.text.size());
 }

@@ -17,7 +17,7 @@ Status each_match(const Regex& regex, std::string_view text, Regex::Matches& mat
   while (from <= text.size() && !text.empty()) {
     Regex::Span span;
     if (!TRY(regex.find(text, from, matches, &span))) break;
-    // An empty match cuts between two characters. Right behind another match it is none.
+    // An empty match cuts between two characters. Right after another match it is none.
     if (matched && span.begin == span.end && span.end == done) {
       if (from == text.size()) break;
       from += next_code_point(text.substr(from)).bytes;

@@ -174,8 +174,8 @@ class Translation {
       return ok();
     }
     const std::string_view whole = pattern_.substr(at_, end + 1 - at_);
-    const char behind = end + 1 < pattern_.size() ? pattern_[end + 1] : '\0';
-    if (behind == '+' || (behind == '?' && !range)) return unsupported(std::string(whole) + behind, " (a quantifier behind an interval)");
+    const char after = end + 1 < pattern_.size() ? pattern_[end + 1] : '\0';
+    if (after == '+' || (after == '?' && !range)) return unsupported(std::string(whole) + after, " (a quantifier after an interval)");
     out_ += least ? std::string(whole) : "{0" + std::string(whole.substr(1));
     at_ = end + 1;
     return ok();

@@ -42,7 +42,7 @@ class PreTokenizer {
     std::vector<std::unique_ptr<Regex::Matches>> matches_;  // by stage; null: it needs none
     std::vector<Written> written_;                          // by stage
   };
-  /// Where a text begins: at the beginning of all; behind a place where that was cut; behind something else, such as an added token.
+  /// Where a text begins: at the beginning of all; after a place where that was cut; after something else, such as an added token.
   enum class Start : uint8_t { Text, Cut, Inside };
   /// Calls `word` with each word in turn. `text` is UTF-8. Nothing is put before a text that begins at a cut. An error where a regular
   /// expression gives up (Regex::find).

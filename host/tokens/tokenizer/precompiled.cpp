@@ -78,7 +78,7 @@ Status Precompiled::check() {
     if (has_value(units_[place.unit]) && place.depth > 0) {
       if (place.children >= units_.size()) return outside();
       const uint32_t at = value_of(units_[place.children]);
-      // The library takes a text without a zero behind it to the end.
+      // The library takes a text without a zero after it to the end.
       if (at > replacements_.size() || (at < replacements_.size() && (static_cast<uint8_t>(replacements_[at]) & 0xC0) == 0x80))
         return outside();
       growth_ = std::max(growth_, static_cast<double>(replacement(at).size()) / place.depth);

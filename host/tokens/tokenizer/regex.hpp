@@ -36,7 +36,7 @@ class Regex {
   struct Span {
     size_t begin = 0, end = 0;
   };
-  /// The first match at or behind `from`, which may be empty; false when there is none. Steps are bounded by the length of the text and
+  /// The first match at or after `from`, which may be empty; false when there is none. Steps are bounded by the length of the text and
   /// memory by some 64 MiB: a match that takes more (a pattern that goes wild on a text) is an error. `text` is UTF-8.
   Result<bool> find(std::string_view text, size_t from, Matches& matches, Span* out) const;
 

@@ -86,7 +86,7 @@ class Tokenizer::TextEncoder {
     if (counts_) counts_->push_back(touches(counting, found.begin, found.end));
   }
 
-  /// The bits of a word's ids, which stand in it one behind the other.
+  /// The bits of a word's ids, which stand in it one after the other.
   void count(std::string_view word, const WordIds& made, const Piece& piece) {
     const auto place = [&](size_t at) {
       return static_cast<size_t>(work_.steps_.source(word.data() + std::min(at, word.size())) - piece.text.data());
@@ -100,7 +100,7 @@ class Tokenizer::TextEncoder {
     }
   }
 
-  /// Spans of the text that touch a piece of it, as spans of what the normalizer makes of the piece: a border comes to lie behind as much
+  /// Spans of the text that touch a piece of it, as spans of what the normalizer makes of the piece: a border comes to lie after as much
   /// as the text before it becomes.
   Result<std::vector<TextSpan>> moved(std::span<const TextSpan> spans, std::string_view piece, size_t begin, size_t normalized) const {
     const Normalizer& normalizer = tokenizer_.normalizer_;
@@ -133,7 +133,7 @@ Status Tokenizer::placed(Status status) const {
 Status Tokenizer::encode(std::string_view text, Encoding how, Work& work, std::vector<TokenId>* out) const {
   if (how.around == Around::Template) out->insert(out->end(), before_.begin(), before_.end());
   TRY_STATUS(placed(TextEncoder(*this, how, work, out).encode(text)));
-  if (how.around == Around::Template) out->insert(out->end(), behind_.begin(), behind_.end());
+  if (how.around == Around::Template) out->insert(out->end(), after_.begin(), after_.end());
   return ok();
 }
 

@@ -54,9 +54,9 @@ class Tokenizer {
   /// Appends the ids of the segments' texts together, as of one text, and for each whether a part of it lies in a segment that counts.
   Status encode(std::span<const Segment> segments, Work& work, std::vector<TokenId>* ids, std::vector<bool>* counts) const;
 
-  /// The ids that the post-processor puts before a text, and behind it.
+  /// The ids that the post-processor puts before a text, and after it.
   std::span<const TokenId> before() const { return before_; }
-  std::span<const TokenId> behind() const { return behind_; }
+  std::span<const TokenId> after() const { return after_; }
   /// How two texts are joined: pieces in order, of which one is each text. Types are 0, and from some piece on 1. Empty: the file does not
   /// say, or says it in a way that is not supported.
   struct PairPiece {
@@ -97,9 +97,9 @@ class Tokenizer {
   Model model_;
   Decoder decoder_;
   AddedTokens raw_, normalized_;
-  std::vector<std::string> tokens_;       // by id, as the file writes them; "" where there is none
-  std::vector<TokenId> specials_;         // added tokens that are special, in the file's order
-  std::vector<TokenId> before_, behind_;  // what the template puts around one text
+  std::vector<std::string> tokens_;      // by id, as the file writes them; "" where there is none
+  std::vector<TokenId> specials_;        // added tokens that are special, in the file's order
+  std::vector<TokenId> before_, after_;  // what the template puts around one text
   std::vector<PairPiece> pair_ = {{0, 0, -1}, {1, 1, -1}};
   bool templated_ = false;  // a template has said how
 };

@@ -100,7 +100,7 @@ Status Tokenizer::read_post(const Value& spec, const std::string& where) {
   if (object.type() == "BertProcessing" || object.type() == "RobertaProcessing") {
     const TokenId cls = TRY(named_id(object, "cls")), sep = TRY(named_id(object, "sep"));
     before_.insert(before_.begin(), cls);
-    behind_.push_back(sep);
+    after_.push_back(sep);
     constexpr PairPiece first = {0, 0, -1};
     if (object.type() == "BertProcessing") set_pair({{-1, 0, cls}, first, {-1, 0, sep}, {1, 1, -1}, {-1, 1, sep}});
     else set_pair({{-1, 0, cls}, first, {-1, 0, sep}, {-1, 0, sep}, {1, 0, -1}, {-1, 0, sep}});
@@ -113,7 +113,7 @@ Status Tokenizer::read_post(const Value& spec, const std::string& where) {
 /// "single": special tokens around { "Sequence": … }; "pair": such around two.
 Status Tokenizer::read_template(const Value& spec, const std::string& where) {
   const JsonObject object = TRY(JsonObject::of(spec, where));
-  std::vector<TokenId> before, behind;
+  std::vector<TokenId> before, after;
   bool seen = false;
   for (const Value& value : *TRY(object.list("single"))) {
     const JsonObject piece = TRY(JsonObject::plain(value, where + ".single"));
@@ -122,12 +122,12 @@ Status Tokenizer::read_template(const Value& spec, const std::string& where) {
       continue;
     }
     if (!piece.field("SpecialToken")) return object.wrong("'single' has to be special tokens around one sequence");
-    TRY_STATUS(append_special(piece, object, seen ? &behind : &before));
+    TRY_STATUS(append_special(piece, object, seen ? &after : &before));
   }
   if (!seen) return object.wrong("'single' has no sequence");
   // Of several templates, each goes around what the one before it made.
   before_.insert(before_.begin(), before.begin(), before.end());
-  behind_.insert(behind_.end(), behind.begin(), behind.end());
+  after_.insert(after_.end(), after.begin(), after.end());
   return read_pair(object);
 }
 

@@ -25,7 +25,7 @@ class Trie {
   explicit Trie(std::vector<std::pair<std::string_view, int32_t>> keys);
 
   static constexpr uint32_t kRoot = 0;
-  /// The node behind another by one byte; kRoot: there is none.
+  /// The node after another by one byte; kRoot: there is none.
   uint32_t next(uint32_t node, uint8_t byte) const {
     if (node == kRoot) return first_.empty() ? kRoot : first_[byte];
     const Node& of = nodes_[node];

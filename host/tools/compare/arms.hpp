@@ -61,7 +61,7 @@ inline Error of_run(const Arm& arm, int64_t seed, Error error) {
 
 /// The steps of an arm's run. An arm of epochs has none yet: it is refused.
 inline int64_t steps_of(const Arm& arm) { return arm.study->recipe.steps; }
-/// The step behind which turn `turn` of `turns` ends, turns from 0.
+/// The step after which turn `turn` of `turns` ends, turns from 0.
 inline int64_t end_of_turn(int64_t steps, int64_t turn, int64_t turns) { return steps * (turn + 1) / turns; }
 
 }  // namespace galley

@@ -46,7 +46,7 @@ struct Certificate {
   Verdict verdict = Verdict::NotHeld;
   SeenDifference loss;       ///< |a − b| / |b|
   SeenDifference gradients;  ///< ‖a − b‖ / ‖b‖, of a tensor in the first window; of an approximate strategy the middle one
-  SeenDifference updates;    ///< ‖a − b‖ / ‖b − o‖ of weights behind the last update, o those before the first
+  SeenDifference updates;    ///< ‖a − b‖ / ‖b − o‖ of weights after the last update, o those before the first
   bool follows = false;      ///< gradients differ: updates, which magnify that, then say little
   std::string sentence;      ///< what was seen; why it is not held
 };

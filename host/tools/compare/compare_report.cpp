@@ -13,7 +13,7 @@
 namespace galley {
 namespace {
 
-/// Both tables have 62 columns behind the names.
+/// Both tables have 62 columns after the names.
 size_t name_width(const Comparison& comparison) {
   size_t width = 8;
   for (const Arm& arm : comparison.arms) width = std::max(width, std::min<size_t>(display_width(arm.name), 18));

@@ -294,7 +294,7 @@ Result<FitResult> fit(const fs::path& recipe, const StudyOptions& options, int64
     const std::lock_guard lock(mutex);
     if (after) after(++done, all.size());
   };
-  // Plans are made and thrown away by the hundred: memory goes back to the system behind the last one, which takes a tenth less time.
+  // Plans are made and thrown away by the hundred: memory goes back to the system after the last one, which takes a tenth less time.
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   mallopt(M_TOP_PAD, 64 << 20);
@@ -388,7 +388,7 @@ std::string fit_table(const FitResult& result, int64_t memory, size_t columns, R
 
 namespace {
 
-/// Behind the comment with which a text begins, and the blank lines after it.
+/// After the comment with which a text begins, and the blank lines after it.
 size_t end_of_head(const std::string& text) {
   size_t at = 0;
   while (at < text.size()) {

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 constexpr int kNotStarted = 127;
 
-/// A process whose output goes behind what the file holds. It dies with this one.
+/// A process whose output goes after what the file holds. It dies with this one.
 class Process {
  public:
   static Result<Process> start(const std::vector<std::string>& words, const fs::path& log) {
@@ -166,7 +166,7 @@ Status run_turns(const Comparison& comparison, const fs::path& directory, const 
         const Arm& arm = comparison.arms[a];
         const int64_t until = end_of_turn(steps_of(arm), turn, comparison.turns);
         const fs::path run = run_of(directory, arm, seed);
-        // A run that was killed behind its last step may lack what it exports.
+        // A run that was killed after its last step may lack what it exports.
         const bool last = turn + 1 == comparison.turns;
         if (until == 0 || (last ? TRY(is_complete(*arm.study, run)) : steps[a] >= until)) continue;
         if (options.begins) options.begins(done, all, arm, seed);

@@ -17,7 +17,7 @@ struct TurnOptions {
   std::vector<std::string> train_words;  ///< options of `galley train` that all arms have: --device cpu, …
   std::vector<std::string> resume_words;
   std::function<bool()> stop = [] { return false; };  ///< asked while a process runs; true: it is told to save and end
-  /// Asked behind all runs of a seed: of how many seeds, from the first one on, there are all runs. True: no other seed is trained.
+  /// Asked after all runs of a seed: of how many seeds, from the first one on, there are all runs. True: no other seed is trained.
   std::function<Result<bool>(size_t seeds)> decided = [](size_t) -> Result<bool> { return false; };
   /// Before each turn: how many turns of all are done.
   std::function<void(int64_t done, int64_t all, const Arm& arm, int64_t seed)> begins = {};

@@ -13,7 +13,7 @@ namespace galley {
 /// Appends; every line is one write. Nothing is allocated for a line. One thread.
 class MetricsFile final : public Observer {
  public:
-  /// Opens the file, cut down to the lines of steps that are done (whatever a killed run left behind them goes).
+  /// Opens the file, cut down to the lines of steps that are done (whatever a killed run left after them goes).
   Status started(const StartEvent& start) override;
   Status step(const StepEvent& m) override;
   Status validated(const ValidationEvent& v) override;

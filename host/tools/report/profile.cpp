@@ -74,7 +74,7 @@ std::string Profile::table(const char* title, const Totals& totals, size_t colum
   std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
   size_t width = std::char_traits<char>::length(title);
   for (const auto& [name, total] : rows) width = std::max(width, display_width(name));
-  constexpr size_t numbers = 60;  // columns of those behind the name
+  constexpr size_t numbers = 60;  // columns of those after the name
   width = std::min(width, std::max<size_t>(columns, numbers + 18) - numbers);
   const auto steps = static_cast<double>(counted_steps());
   std::string out = "  " + left_in(title, width) +

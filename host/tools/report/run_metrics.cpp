@@ -36,7 +36,7 @@ List thinned(const std::vector<double>& column, size_t every, bool last) {
   return out;
 }
 
-/// Of the steps behind the first, which is slower than the others.
+/// Of the steps after the first, which is slower than the others.
 Value speed_of(const Columns& columns) {
   const auto positions = columns.find("positions"), seconds = columns.find("seconds");
   if (positions == columns.end() || seconds == columns.end()) return {};
@@ -70,7 +70,7 @@ Result<RunMetrics> read_run_metrics(const std::filesystem::path& run, size_t mos
     ++number;
     if (!parsed || !parsed->field<int64_t>("step"))
       return run_error(path.string() + ":" + std::to_string(number) + ": " + (parsed ? "the line has no step" : "the line is no JSON"),
-                       "the file is not as Galley wrote it: remove what is behind the last good line, or report another run");
+                       "the file is not as Galley wrote it: remove what is after the last good line, or report another run");
     const Value& line = *parsed;
     const auto* entries = line.as<Table>();
     if (const auto loss = entries->find("validation_loss"); loss != entries->end()) {

@@ -1,4 +1,4 @@
-// The streams of a GPU behind the queues of galley/device.h, its events, and what is captured.
+// The streams of a GPU after the queues of galley/device.h, its events, and what is captured.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 struct galley_capture {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
-  cudaEvent_t done = nullptr;      ///< behind each launch of it
+  cudaEvent_t done = nullptr;      ///< after each launch of it
   std::vector<uint32_t> recorded;  ///< events that it records
   std::vector<uint32_t> awaited;   ///< events that it waits for and does not record before
   ~galley_capture();

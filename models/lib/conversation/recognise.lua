@@ -2,7 +2,7 @@
 -- to come out alike. A model's template may write a text of its own where a conversation has no system message: then that text is found as
 -- well.
 --
--- Some conversations are not to be expected of every template: a role of its own for tools, a system message behind the first. Where the
+-- Some conversations are not to be expected of every template: a role of its own for tools, a system message after the first. Where the
 -- two differ in such a one, or the model's template refuses it, the template is still the same, and says what it does not cover.
 --
 -- Their texts are not compared: each model has an edited copy, and copies that look different write the same. So the model's template is

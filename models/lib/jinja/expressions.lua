@@ -156,7 +156,7 @@ local function arguments(p)
         seen[name] = true
         named[#named + 1] = { name = name, value = M.expression(p) }
       elseif #named > 0 then
-        fail("an argument without a name behind one with a name")
+        fail("an argument without a name after one with a name")
       else
         given[#given + 1] = M.expression(p)
       end

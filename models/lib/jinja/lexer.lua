@@ -53,7 +53,7 @@ end
 
 -- --- The lexer -------------------------------------------------------------------------------------------------------------------
 
--- Behind all white space from byte i on.
+-- After all white space from byte i on.
 local function skip_space(text, i)
   local size = values.space_at(text, i)
   while size do
@@ -144,9 +144,9 @@ function M.new(text)
 
   local function number()
     local digits = text:match("^%d[%d_]*", at)
-    local behind_dot = text:sub(at - 1, at - 1) == "."
-    local fraction = not behind_dot and text:match("^%.%d[%d_]*", at + #digits) or ""
-    local exponent = not behind_dot and text:match("^[eE][+-]?%d[%d_]*", at + #digits + #fraction) or ""
+    local after_dot = text:sub(at - 1, at - 1) == "."
+    local fraction = not after_dot and text:match("^%.%d[%d_]*", at + #digits) or ""
+    local exponent = not after_dot and text:match("^[eE][+-]?%d[%d_]*", at + #digits + #fraction) or ""
     local all = digits .. fraction .. exponent
     local plain = all:gsub("_", "")
     if all:find("_%D") or all:find("_$") then fail("malformed number %s", all) end
@@ -201,7 +201,7 @@ end
 
 -- --- Reading tokens --------------------------------------------------------------------------------------------------------------
 
--- A parser is a table with the fields token (the current one), next_token (a function) and ahead (the token behind, if it was asked for).
+-- A parser is a table with the fields token (the current one), next_token (a function) and ahead (the token after, if it was asked for).
 
 -- Gives the current token and goes on to the next.
 function M.advance(p)
@@ -217,7 +217,7 @@ end
 
 function M.skip(p, kind, value) return M.at(p, kind, value) and M.advance(p) or nil end
 
--- The token behind the current one.
+-- The token after the current one.
 function M.look(p)
   p.ahead = p.ahead or p.next_token()
   return p.ahead

@@ -24,7 +24,7 @@ local fail = M.fail
 -- An error whose message is the template's own: raise_exception.
 function M.raise(message) error({ mark = failure, message = message, verbatim = true }, 0) end
 
--- What f returns; or nil and a message, behind the line that `line` tells.
+-- What f returns; or nil and a message, after the line that `line` tells.
 function M.protect(f, line)
   local ok, result = pcall(f)
   if ok then return result end
@@ -97,7 +97,7 @@ function M.list(items) return M.sequence("list", items) end
 function M.tuple(...) return { kind = "tuple", items = { ... } } end
 function M.dict() return { kind = "dict", keys = {}, map = {} } end
 
--- `pull` gives the next item, and nil behind the last.
+-- `pull` gives the next item, and nil after the last.
 function M.iterator(pull) return { kind = "iterator", pull = pull } end
 
 function M.callable(name, call) return { kind = "function", name = name, call = call } end
@@ -257,7 +257,7 @@ function M.truth(v)
   return v ~= false and v ~= 0 and v ~= ""
 end
 
--- A function that gives the items one by one, and nil behind the last.
+-- A function that gives the items one by one, and nil after the last.
 function M.iterate(v)
   local kind = kind_of(v)
   if kind == "iterator" then return v.pull end

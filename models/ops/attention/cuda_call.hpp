@@ -53,9 +53,9 @@ inline void upload_buckets(const AttentionExtents& e, const galley_kernel_setup&
   upload(setup, setup.constants, table.data(), table.size() * sizeof(int32_t));
 }
 
-/// `n` numbers behind what a reader or a writer begins with.
+/// `n` numbers after what a reader or a writer begins with.
 template <class Operand>
-Operand behind(Operand x, int64_t n) {
+Operand after(Operand x, int64_t n) {
   using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(x.data)>>, const char, char>;
   if (x.there()) x.data = static_cast<Byte*>(x.data) + n * galley_dtype_bytes(x.dtype);
   return x;
@@ -64,7 +64,7 @@ Operand behind(Operand x, int64_t n) {
 template <class Operand>
 models::AttentionOperands<Operand> parts(const AttentionExtents& e, const Operand& q, const Operand& k, const Operand& v) {
   if (!e.packed) return {q, k, v};
-  return {q, behind(q, e.k_begin()), behind(q, e.v_begin())};
+  return {q, after(q, e.k_begin()), after(q, e.v_begin())};
 }
 
 inline Call call_of(const Node& n, const AttentionExtents& e, const void* constants) {

@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kThreads, 2) attention_tiles(ForwardCall call)
 
   const Span span = span_of(a, at.b, at.first, at.n);
   for (int i = static_cast<int>(threadIdx.x); i < kQ; i += kThreads) {
-    const Seen s = seen(a, at.b, at.first + smaller(i, at.n - 1));  // behind the last query: as the last one
+    const Seen s = seen(a, at.b, at.first + smaller(i, at.n - 1));  // after the last query: as the last one
     first[i] = s.first;
     last[i] = s.last;
   }

@@ -158,14 +158,14 @@ class FusedGradient {
       for (int64_t g = 0; g < e.kv_heads; g += piece.kv_heads) {
         const int64_t q = e.q_at(b, g * group, 0), kv = e.kv_at(b, g, 0), o = e.o_at(b, g * group, 0),
                       lse = (b * e.heads + g * group) * e.Sq;
-        const FusedOperands operands = {behind(in.q, q).data,
-                                        behind(in.k, kv).data,
-                                        behind(in.v, kv).data,
-                                        behind(Reader(node, DO), o).data,
-                                        const_cast<void*>(behind(Reader(node, O), o).data),  // read
-                                        behind(out.q, q).data,
-                                        behind(out.k, kv).data,
-                                        behind(out.v, kv).data,
+        const FusedOperands operands = {after(in.q, q).data,
+                                        after(in.k, kv).data,
+                                        after(in.v, kv).data,
+                                        after(Reader(node, DO), o).data,
+                                        const_cast<void*>(after(Reader(node, O), o).data),  // read
+                                        after(out.q, q).data,
+                                        after(out.k, kv).data,
+                                        after(out.v, kv).data,
                                         const_cast<float*>(node.read<float>(Lse)) + lse};  // read
         calls_.emplace_back(node, *setup.target, piece, checked(node, operands), true, workspace, bytes);
       }

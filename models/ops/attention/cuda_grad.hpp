@@ -68,7 +68,7 @@ struct QueryRows {
   int32_t *first, *last;
   float *lse, *delta;
 };
-/// Queries behind the last one, and those that see no key (lse is −∞), get an lse of ∞: all their probabilities are 0.
+/// Queries after the last one, and those that see no key (lse is −∞), get an lse of ∞: all their probabilities are 0.
 template <int kQ>
 __device__ inline void fill_queries(const GradCall& call, int b, int head, int query, float unit, const QueryRows& to) {
   const Call& a = call.a;
@@ -94,7 +94,7 @@ __device__ inline float* biases_of(const GradCall& call, const Piece& at, int ti
 __device__ inline void clear_buckets(const Call& a, float* biases) {
   for (int k = thread_again(); k < a.buckets; k += kThreads) biases[k] = 0.0f;
 }
-/// sums[x] = the sum of ds (kQ, kStride) at a distance. Before it ds, and behind it `sums`, need a barrier.
+/// sums[x] = the sum of ds (kQ, kStride) at a distance. Before it ds, and after it `sums`, need a barrier.
 template <int kQ, int kK, int kStride>
 __device__ inline void sum_distances(const float* ds, float* sums) {
   for (int x = thread_again(); x < kQ + kK - 1; x += kThreads) {
@@ -116,7 +116,7 @@ __device__ inline void add_buckets(const Call& a, int query, int key, const floa
 
 /// Enqueues what comes before both kernels: delta, and spans of tiles of `streamed` queries.
 void prepare_queries(const GradCall& c, int64_t streamed, galley_queue* queue);
-/// And what comes behind them: dbias from `biases`, sums of tiles of `resident` queries.
+/// And what comes after them: dbias from `biases`, sums of tiles of `resident` queries.
 void add_biases(const GradCall& c, int64_t resident, galley_queue* queue);
 
 }  // namespace galley::cuda::attention

@@ -1,4 +1,4 @@
-// What attention's gradient needs before and behind its two products of tiles: delta (B, heads, Sq) = Σ do·o, at the bandwidth of do and
+// What attention's gradient needs before and after its two products of tiles: delta (B, heads, Sq) = Σ do·o, at the bandwidth of do and
 // o; what each tile of queries sees; and dbias (heads, buckets), the sum over sequences and tiles of what the blocks of dq found of it.
 #include "ops/attention/cuda_grad.hpp"
 

@@ -21,7 +21,7 @@ __device__ inline int warp_of_block() { return static_cast<int>(threadIdx.x) / k
 __device__ inline int row_of(int e) { return lane_of_warp() / 4 + e / 2 * 8; }
 __device__ inline int column_of(int e) { return lane_of_warp() % 4 * 2 + e % 2; }
 
-/// Copies n rows of a head, zeros behind them and behind its D numbers. `row`: the distance of rows. By cp.async where the addresses allow
+/// Copies n rows of a head, zeros after them and after its D numbers. `row`: the distance of rows. By cp.async where the addresses allow
 /// it: the caller commits and waits.
 template <int kRows, int kD>
 __device__ inline void copy_rows(const Reader& from, int64_t at, int64_t row, int n, int D, uint16_t* to) {

@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kThreads, 2) attention_mma(ForwardCall call) {
   if (key < span.end) {
     copy_rows<kQ, kD>(call.q, q_at(a, at.b, at.head, at.first), a.q_row, at.n, a.D, q);
     for (int i = static_cast<int>(threadIdx.x); i < kQ; i += kThreads) {
-      const Seen s = seen(a, at.b, at.first + smaller(i, at.n - 1));  // behind the last query: as the last one
+      const Seen s = seen(a, at.b, at.first + smaller(i, at.n - 1));  // after the last query: as the last one
       first[i] = s.first;
       last[i] = s.last;
     }

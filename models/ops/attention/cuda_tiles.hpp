@@ -62,7 +62,7 @@ __device__ inline void load_rows_of(const T* from, int64_t row, int n, int D, fl
     }
   }
 }
-/// to[r][d] = factor · from[r][d] for n rows of a head, zeros behind them and behind its D numbers. `row`: the distance of rows.
+/// to[r][d] = factor · from[r][d] for n rows of a head, zeros after them and after its D numbers. `row`: the distance of rows.
 template <int kRows, int kD>
 __device__ inline void load_rows(const Reader& from, int64_t at, int64_t row, int n, int D, float factor, float* to) {
   if (from.dtype == GALLEY_BF16) load_rows_of<Bf16, kRows, kD>(static_cast<const Bf16*>(from.data) + at, row, n, D, factor, to);

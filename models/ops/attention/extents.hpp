@@ -11,7 +11,7 @@
 
 namespace galley::models {
 
-/// Inputs of both ops; attention_grad goes on behind `Random`.
+/// Inputs of both ops; attention_grad goes on after `Random`.
 namespace attention_input {
 enum : uint32_t { Q, K, V, FirstKey, LastKey, Slopes, Bias, Random, O, Lse, DO };
 }
@@ -44,7 +44,7 @@ struct AttentionExtents {
   /// Of a packed row: where the first heads of k and of v begin.
   int64_t k_begin() const { return by_head ? D : q_columns(); }
   int64_t v_begin() const { return by_head ? 2 * D : q_columns() + kv_columns(); }
-  /// The numbers before a head at a position: in q, of query head h; in k and v, of key head h, behind k_begin() and v_begin(); in o.
+  /// The numbers before a head at a position: in q, of query head h; in k and v, of key head h, after k_begin() and v_begin(); in o.
   int64_t q_at(int64_t b, int64_t h, int64_t i) const { return (b * Sq + i) * q_row() + h * q_head(); }
   int64_t kv_at(int64_t b, int64_t h, int64_t j) const { return (b * Sk + j) * kv_row() + h * kv_head(); }
   int64_t o_at(int64_t b, int64_t h, int64_t i) const { return (b * Sq + i) * q_columns() + h * D; }
@@ -118,7 +118,7 @@ inline AttentionExtents attention_extents(const sdk::Node& n) {
   const int64_t slots = e.packed ? e.heads + 2 * e.kv_heads : e.heads;
   e.D = n.i("head_dim", sdk::columns(q) / slots);
   if (e.D < 1 || sdk::columns(q) != slots * e.D)
-    wrong(n, std::string(e.packed ? "q with k and v packed behind it" : "q") + " is " + shape_text(q) + "; " + std::to_string(slots) +
+    wrong(n, std::string(e.packed ? "q with k and v packed after it" : "q") + " is " + shape_text(q) + "; " + std::to_string(slots) +
                  " heads of " + std::to_string(e.D) + " take " + std::to_string(slots * e.D) + " columns");
   e.causal = n.i("causal", 1) != 0;
   e.scale = n.f("scale", 1 / std::sqrt(static_cast<double>(e.D)));

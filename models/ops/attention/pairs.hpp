@@ -1,5 +1,5 @@
 // Blocked attention by instructions that multiply pairs of BF16 numbers and add in F32 (AVX512-BF16): block.hpp's two products, and those
-// of the gradient, with twice the operations a cycle. A word is a pair of BF16 numbers that stand behind each other in a sum, the first of
+// of the gradient, with twice the operations a cycle. A word is a pair of BF16 numbers that come after each other in a sum, the first of
 // them below. Keys, values, queries and their gradients are BF16 as they lie; probabilities and the gradients of scores are rounded to
 // BF16, as on tensor cores. The instructions take numbers below the smallest normal one for 0.
 //
@@ -119,7 +119,7 @@ inline void load_columns(const Queries& q, int64_t D, const Rows& from, uint32_t
     for (int64_t c = q.n; c < q.columns(); ++c) to[d * side + c] = 0;
 }
 
-/// Words along the n rows of `from`, (n / 2, W): rows 2i and 2i + 1 beside each other, D numbers and zeros behind them, a last odd row
+/// Words along the n rows of `from`, (n / 2, W): rows 2i and 2i + 1 beside each other, D numbers and zeros after them, a last odd row
 /// beside zeros.
 inline void pair_rows(const Numbers& from, int64_t row, int64_t n, int64_t D, int64_t W, uint32_t* to) {
   alignas(64) static constexpr uint16_t order[2][32] = {

@@ -27,7 +27,7 @@ inline bool reads_16_bit(const sdk::Node& node) {
   return is(models::attention_input::Q) || is(models::attention_input::K) || is(models::attention_input::V);
 }
 
-/// `q` holds k and v behind it where attention is packed.
+/// `q` holds k and v after it where attention is packed.
 inline models::AttentionOperands<Numbers> operands_of(const models::AttentionExtents& e, const galley_operand* q, const galley_operand* k,
                                                       const galley_operand* v) {
   const Numbers all = numbers_of(q);

@@ -47,7 +47,7 @@ void to_double(const Node& n) {
   });
 }
 
-// From F32 to 16 bit or back, without the buffers between: what is done to all weights behind each update.
+// From F32 to 16 bit or back, without the buffers between: what is done to all weights after each update.
 template <class From, class To, class Convert>
 void convert(const Node& n, const Convert& of) {
   const From* x = n.read<From>(0);

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kThreads = 256, kMoved = 4;  // units that a thread moves
 
-/// Units of T; `rest` bytes behind them are left to the first block. x and y may be the same.
+/// Units of T; `rest` bytes after them are left to the first block. x and y may be the same.
 template <class T>
 __global__ void __launch_bounds__(kThreads) move_units(const T* x, T* y, int64_t count, int rest) {
   T units[kMoved];

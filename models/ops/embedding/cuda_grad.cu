@@ -63,7 +63,7 @@ struct Borders {
 };
 constexpr int kEntered = 0, kLeft = 1;
 
-/// Sums rows [begin, end), which are this warp's. `entered`, `left`: whether the first run began before, and the last one goes on behind.
+/// Sums rows [begin, end), which are this warp's. `entered`, `left`: whether the first run began before, and the last one goes on after.
 __device__ __forceinline__ void sum_part(const Runs& runs, const Borders& borders, int64_t begin, int64_t end, int64_t c, int n,
                                          bool entered, bool left) {
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
@@ -124,8 +124,8 @@ __global__ void __launch_bounds__(kThreads, 2) sum_runs(Runs runs) {
   float sum[kPack] = {};
   borders.add(kLeft, warp, sum);
   collect(id, warp + 1, sum);
-  const int64_t behind = first + runs.piece();
-  if (runs.joined(behind) && runs.rows.keys[behind] == id) partial.store((block * 2 + kLeft) * runs.C + c, n, sum);
+  const int64_t after = first + runs.piece();
+  if (runs.joined(after) && runs.rows.keys[after] == id) partial.store((block * 2 + kLeft) * runs.C + c, n, sum);
   else runs.store(id, c, n, sum);
 }
 
@@ -134,9 +134,9 @@ __global__ void __launch_bounds__(kThreads) join_runs(Runs runs, int64_t pieces)
   const Borders borders = {shared};
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize, lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int64_t block = blockIdx.x / runs.tiles, c = blockIdx.x % runs.tiles * kColumns + lane * kPack;
-  const int64_t begin = block * runs.piece(), behind = begin + runs.piece();
-  if (!runs.joined(behind)) return;
-  const int32_t id = runs.rows.keys[behind];
+  const int64_t begin = block * runs.piece(), after = begin + runs.piece();
+  if (!runs.joined(after)) return;
+  const int32_t id = runs.rows.keys[after];
   if (runs.rows.keys[begin] == id && runs.joined(begin)) return;  // the run began before
   // The last piece that begins with the run.
   int64_t low = block + 1, high = pieces - 1;

@@ -28,7 +28,7 @@ class Activation {
       sdk::unsupported("a sum of several dtypes");
   }
   /// An adapter's B adds to what the layer makes: its time is that of its output, which a sum of its own would read and write once more.
-  /// Sums behind a model's own layers are left to the norms that read them.
+  /// Sums after a model's own layers are left to the norms that read them.
   static bool is_thin(const sdk::Node& product) {
     const int64_t terms = sdk::columns(product.in(0));
     return terms <= 256 && 2 * terms <= sdk::columns(product.out(0));

@@ -57,7 +57,7 @@ struct Blocking {
   int64_t lane_bytes() const { return (packed_a() + packed_b() + edge() + held_c()) * static_cast<int64_t>(sizeof(float)); }
 };
 
-/// The first float at or behind `p` that begins a cache line.
+/// The first float at or after `p` that begins a cache line.
 inline float* on_a_line(void* p) {
   return reinterpret_cast<float*>(static_cast<char*>(p) + (64 - reinterpret_cast<uintptr_t>(p) % 64) % 64);
 }

@@ -14,7 +14,7 @@
 //
 // Threads. They are the host's: a product is cut into tasks by shape alone (Cut), and oneDNN makes each on the thread that claimed it. It
 // wants dense operands, strided ones take the slow path; so tasks are rows of C, or 64 columns of C that are made in a buffer and written
-// out behind. Measured on one thread of an Intel core with 512-bit vectors and 2 MiB of second-level cache (FMA peak 226 GF;
+// out after. Measured on one thread of an Intel core with 512-bit vectors and 2 MiB of second-level cache (FMA peak 226 GF;
 // tests/bench/kernels.cpp), in GF, whole product | its tasks:
 //     rows, K → N               y             dx             dW
 //     256,  768 → 768, T     168 | 167     174 | 170      165 | 162
@@ -63,7 +63,7 @@ constexpr int64_t piece_rows = 512;    // of dW's sums at a time: what is copied
 constexpr int64_t wide = 1024;         // rows of B up to here lie near enough to each other
 constexpr int64_t long_column = 2048;  // what is copied of 64 longer columns no longer stays in the second-level cache
 
-// How a product is cut into tasks, by shape alone. Operands have to be dense: what a cut leaves strided is copied, C behind its product.
+// How a product is cut into tasks, by shape alone. Operands have to be dense: what a cut leaves strided is copied, C after its product.
 struct Cut {
   Cut(const Multiply& p, Links links) : columns(p.n), pieces(a_transposed(p) ? divide_up(p.k, piece_rows) : 1) {
     if (a_transposed(p)) {

@@ -40,7 +40,7 @@ class Blocked : public Product {
   }
 
  private:
-  // Whether a sum behind the product is made where the tiles are: of one chain, in F32, so that nothing is rounded in between.
+  // Whether a sum after the product is made where the tiles are: of one chain, in F32, so that nothing is rounded in between.
   static bool sums_at_once(const sdk::Node& node, const Multiply& p) {
     return p.c_dtype == GALLEY_F32 && p.k <= most_depth && !node.has(2);
   }

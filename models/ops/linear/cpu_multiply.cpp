@@ -54,7 +54,7 @@ void times_alpha(const Multiply& p, float* block, int64_t row, int64_t rows, int
     for (int64_t c = 0; c < columns; ++c) block[r * row + c] *= p.alpha;
 }
 
-// A block in memory, `depth` rows of `columns` numbers: strips of `most` columns one behind the other, the last one of what is left.
+// A block in memory, `depth` rows of `columns` numbers: strips of `most` columns one after the other, the last one of what is left.
 template <int64_t most>
 struct Strips {
   float* data;
@@ -116,7 +116,7 @@ Ahead ahead_of_b(const Multiply& p, const Panel& next, int64_t calls) {
                        : Ahead(p.b, p.dtype, at, p.b_step, next.depth, next.columns, calls);
 }
 
-// Rows of A: tile r / most_rows of them begins `tile` numbers behind the one before it for each of its rows.
+// Rows of A: tile r / most_rows of them begins `tile` numbers after the one before it for each of its rows.
 struct Rows {
   tile::Strided a;
   int64_t tile;

@@ -110,7 +110,7 @@ void pack_coded_b(const Multiply& p, int64_t j0, int64_t j1, int64_t k0, int64_t
   }
 }
 
-// B's numbers k0 … k0 + depth − 1 of columns j0 … j1 − 1, strip behind strip, in the order in which they lie.
+// B's numbers k0 … k0 + depth − 1 of columns j0 … j1 − 1, strip after strip, in the order in which they lie.
 void pack_b(const Multiply& p, int64_t j0, int64_t j1, int64_t k0, int64_t depth, char* panel) {
   const auto* b = static_cast<const uint16_t*>(p.b);
   const int64_t steps = divide_up(depth, step), strips = divide_up(j1 - j0, strip);

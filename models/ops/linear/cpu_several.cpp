@@ -1,7 +1,7 @@
 // Products in one launch: q, k and v, gate and up, LoRA's A of several weights, and gradients of the weights that share an input. Their
 // tasks are those that they have alone, in one parallel region, so that no thread waits at the end of each.
 //
-// Products with the activation behind them, where nobody else reads the product: a block passes through the activation while it is in the
+// Products with the activation after them, where nobody else reads the product: a block passes through the activation while it is in the
 // cache, and has no other memory. Where others read the product too, the chain took 1.0 to 1.09 of its links' time, as parts of rows of the
 // activation's other operands come from memory in an order that the processor does not foresee.
 //
@@ -20,7 +20,7 @@
 //     576 → 1536, SwiGLU              1.00 | .99        –            1.00 | 1.00
 // –: refused (cpu_bf16.cpp says why).
 //
-// Thin products with the sum behind them: an adapter's B, whose time is that of its output. The sum has the bits that it has by itself.
+// Thin products with the sum after them: an adapter's B, whose time is that of its output. The sum has the bits that it has by itself.
 #include "ops/linear/products.hpp"
 
 namespace galley::cpu {

@@ -8,7 +8,7 @@
 // A weight in a format is unpacked into the workspace before its product (cuda/coded.hpp). The bytes are those of a weight that is stored
 // so.
 //
-// A thin product with the sum behind it, an adapter's B: it is added to the other term where the sum lies in its place, else to a copy of
+// A thin product with the sum after it, an adapter's B: it is added to the other term where the sum lies in its place, else to a copy of
 // it. cuBLASLt rounds it with the sum, or before that, too; so in 16 bit its bytes may differ from those of the two nodes.
 #include "ops/linear/cuda_products.hpp"
 
@@ -34,7 +34,7 @@ struct OnlyTiles {
   static Way way(const Matmul&, const galley_target&) { return Way::Tiles; }
 };
 
-/// The sum behind a thin product, in a chain.
+/// The sum after a thin product, in a chain.
 struct Sum {
   static void check(const Node& product, const Node& sum) {
     const bool first = sdk::same_operand(product.out(0), sum.in(0)), second = sdk::same_operand(product.out(0), sum.in(1));
@@ -64,7 +64,7 @@ class Products {
     if (!Choice::alone && nodes.size() == 1) plan.priority = -1;
   }
 
-  /// Numbers of weights in formats lie at the begin of the workspace, those of one set behind each other; a set uses the room of the one
+  /// Numbers of weights in formats lie at the begin of the workspace, those of one set after each other; a set uses the room of the one
   /// before.
   Products(const Nodes& nodes, const galley_kernel_setup& setup) {
     for (size_t i = 1; links == 2 && i < nodes.size(); i += 2)

@@ -1,4 +1,4 @@
-// A product and the activation behind it in one pass, as epilogues of cuBLASLt (cuda/gemm.hpp):
+// A product and the activation after it in one pass, as epilogues of cuBLASLt (cuda/gemm.hpp):
 //
 //   linear>gelu            y = gelu(x·Wᵀ + b), the form by tanh; x·Wᵀ + b is written too where others read it
 //   linear_dx>gelu_grad    dh = (dy·W) · gelu'(h)
@@ -10,7 +10,7 @@
 // do. ReLU's bytes are those of the two nodes.
 //
 // SiLU and SwiGLU have no epilogue. Of other architectures than Hopper's and Blackwell's for data centers, cuBLASLt runs these epilogues as
-// a kernel of its own behind the product, which reads more than ours do (github.com/karpathy/llm.c, pull requests 338, 591 and 653).
+// a kernel of its own after the product, which reads more than ours do (github.com/karpathy/llm.c, pull requests 338, 591 and 653).
 #include "cuda/activation.hpp"
 #include "ops/linear/cuda_products.hpp"
 

@@ -1,6 +1,6 @@
 // Products of BF16 matrices by instructions that multiply pairs of BF16 numbers and add in F32: what processors have in place of a
 // multiply-add of BF16. Both operands are read 32 numbers of k at a time:
-//   A   16 rows of 64 bytes, a row's 32 numbers behind each other. Where they lie so in memory, they are read there.
+//   A   16 rows of 64 bytes, a row's 32 numbers after each other. Where they lie so in memory, they are read there.
 //   B   16 rows of 64 bytes for 16 columns: row i has the numbers 2i and 2i + 1 of each column. It is always copied; of one in a format, a
 //       few rows at a time are made numbers, which are copied from the first-level cache.
 // Two such tiles make a strip of 32 rows of A or 32 columns of B.
@@ -41,7 +41,7 @@ struct Cut {
 
 Cut cut(const Multiply& p, int64_t threads, const Costs& costs);
 
-/// A strip of A: two tiles, the second `below` bytes behind the first, rows `row` bytes apart; the next numbers of k `next` bytes behind.
+/// A strip of A: two tiles, the second `below` bytes after the first, rows `row` bytes apart; the next numbers of k `next` bytes after.
 struct Strip {
   const char* data;
   int64_t row, below, next;

@@ -1,4 +1,4 @@
-// The ways to multiply, and their kernels: of single nodes, of several products in one launch, and of products with the activation behind
+// The ways to multiply, and their kernels: of single nodes, of several products in one launch, and of products with the activation after
 // them. A product in a group or in a chain is made by the way that is chosen for it alone, in the same tasks: it has the same bits.
 #pragma once
 
@@ -108,8 +108,7 @@ class Launch {
     for (size_t i = 0; i < nodes.size(); i += step) {
       if (links == Links::Two) Activation::check(nodes[i], nodes[i + 1]);
       const Way& chosen = Choice::way(nodes[i], target);
-      const Offer offer =
-          chosen.offer(nodes[i], target, links == Links::Two && Activation::is_sum(nodes[i + 1]) ? Links::Sum : links);
+      const Offer offer = chosen.offer(nodes[i], target, links == Links::Two && Activation::is_sum(nodes[i + 1]) ? Links::Sum : links);
       if (offer.refusal) sdk::unsupported(offer.refusal);
       members_.push_back({&chosen, end += offer.tasks, nullptr});
       priority_ = std::max(priority_, chosen.priority);

@@ -1,5 +1,5 @@
 // linear_int8 on CUDA, of a weight in the format "int8-rows". x becomes codes first (cuda_rows.hpp). Codes are multiplied on tensor cores
-// by cuBLASLt (cuda/gemm.hpp), whose sums in I32 lie in the workspace, a piece of rows at a time, and are scaled behind it; by tiles of
+// by cuBLASLt (cuda/gemm.hpp), whose sums in I32 lie in the workspace, a piece of rows at a time, and are scaled after it; by tiles of
 // dp4a where that takes none: K or N that are no multiples of 4, weights that are stored (K, N), and targets without the library. Who
 // scales sums adds the products of outliers' columns, in F32.
 //
@@ -83,7 +83,7 @@ constexpr int kThreads = 128, kTile = 64, kWords = 16;  // words of four codes i
 constexpr int kRow = kTile + 4;                         // of shared memory: rows begin in other banks, at multiples of 16 bytes
 constexpr int kRows = 4, kColumns = kPack, kMine = kTile * kWords / kThreads;
 
-/// A thread's words of a step: of one row, 4·kMine codes from `k` on; zeros behind the row and the last row.
+/// A thread's words of a step: of one row, 4·kMine codes from `k` on; zeros after the row and the last row.
 struct Part {
   int words[kMine];
 

@@ -1,6 +1,6 @@
 // Sums of products of codes, in I32. W comes in panels: 64 outputs side by side, words of 4 bytes with k as their rows, so that a word of x
 // meets 64 words of W. A word holds codes of consecutive k: four of 8 bits for processors that multiply these (vpdpbusd, which takes x
-// without signs: 128 is added to x's codes, and 128 times the sums of W's are taken off behind), two that were widened to 16 bit for all
+// without signs: 128 is added to x's codes, and 128 times the sums of W's are taken off after), two that were widened to 16 bit for all
 // others (vpmaddwd). Exact, so either way has the same bits.
 #pragma once
 
@@ -36,7 +36,7 @@ uint32_t word_of(const int8_t* from, int64_t next) {
   return word;
 }
 
-/// Words of `group` codes each, made of Word: of outputs [n0, n0 + 64) and k in [k0, k1); 0 behind the last ones.
+/// Words of `group` codes each, made of Word: of outputs [n0, n0 + 64) and k in [k0, k1); 0 after the last ones.
 template <class Word>
 void make_panel(const Codes& w, int64_t n0, int64_t k0, int64_t k1, Word* __restrict to) {
   constexpr int64_t group = 4 / static_cast<int64_t>(sizeof(Word));

@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kRowThreads<packs>)
   const float s = there ? rstd[team.row] : 0.0f;
   const Gradient gradient(operands, there ? mean[team.row] : 0.0f, s);
   Row<packs, Gradient> row(gradient, team, R, C);
-  float sums[2] = {};  // of g, of g·x̂; g is 0 behind the row
+  float sums[2] = {};  // of g, of g·x̂; g is 0 after the row
   row.first([&](int, int, const float(&from)[2][kPack]) {
 #pragma unroll
     for (int i = 0; i < kPack; ++i) {

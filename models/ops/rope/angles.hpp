@@ -14,7 +14,7 @@ namespace galley::models {
 ///   linear    divided by factor (all positions squeezed);
 ///   llama3    divided by factor where a turn takes more than original_max_position / low_freq_factor positions, kept where it takes less
 ///             than original_max_position / high_freq_factor, and in between from one to the other;
-///   yarn      divided by factor behind the pair that turns beta_slow times in original_max_position positions, kept before the one that
+///   yarn      divided by factor after the pair that turns beta_slow times in original_max_position positions, kept before the one that
 ///             turns beta_fast times, and in between, pair by pair, from one to the other (Peng, Quesnelle, Fan, Shippole: "YaRN", 2023,
 ///             arXiv:2309.00071); `truncate`: these two are whole pairs;
 ///   longrope  each divided by its own of `factors` (Ding et al.: "LongRoPE", 2024, arXiv:2402.13753); with `long_factors` the second half

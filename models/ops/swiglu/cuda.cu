@@ -24,7 +24,7 @@ struct Halves {
   Grid grid() const { return {blocks_of(R * packs, kMapThreads), kMapThreads}; }
 };
 
-/// The pack of a thread; n is 0 behind the last.
+/// The pack of a thread; n is 0 after the last.
 struct Place {
   int64_t y, gate, up;
   int n;

@@ -1,5 +1,5 @@
 // Gated units: Shazeer: "GLU Variants Improve Transformer", 2020, arXiv:2002.05202: y = act(gate)·up, between the two products in front of
-// it and the one behind. The attribute "activation" says which: "silu" (SwiGLU, the default), "gelu" (GeGLU), "gelu_tanh" (the same by its
+// it and the one after. The attribute "activation" says which: "silu" (SwiGLU, the default), "gelu" (GeGLU), "gelu_tanh" (the same by its
 // approximation: Gemma, T5 1.1), "relu" (ReGLU), "sigmoid" (GLU).
 //
 // gate and up are two operands, or, with `up` absent, the halves of the rows of one: what a product makes whose weight holds those of both

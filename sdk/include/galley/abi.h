@@ -124,7 +124,7 @@ typedef struct galley_error {
   }
 
 /* A named constant of a node, or an option: `count` values of `type` at `data` (for GALLEY_ATTR_STRING: `count` characters, and a NUL
- * behind them). `data` may be NULL only if `count` is 0, and not of a string. */
+ * after them). `data` may be NULL only if `count` is 0, and not of a string. */
 #define GALLEY_ATTR_I64 1u
 #define GALLEY_ATTR_F64 2u
 #define GALLEY_ATTR_STRING 3u

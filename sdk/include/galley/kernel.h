@@ -143,7 +143,7 @@ typedef struct galley_kernel_setup {
 #define GALLEY_KERNEL_SETUP_MIN_SIZE 48u
 
 /* What a kernel knows of an op: of each input and output up to these numbers, and of these attributes, what they mean. The host offers it no
- * node that has more: an input or an output behind them, or another attribute, but one that is what its rule says for a node without it, or
+ * node that has more: an input or an output after them, or another attribute, but one that is what its rule says for a node without it, or
  * that a rule with GALLEY_ATTR_ADVICE declares, or that every op has ("dtype", "stream", "seed"). So an op may grow without kernels that
  * would compute something else. */
 typedef struct galley_known_op {

@@ -36,7 +36,7 @@ extern "C" {
  *   COMPUTE     inputs with this flag are all in the compute dtype of their node.
  *   ANY_DTYPE   an input has the dtype that it happens to have, each such input its own. An output has the dtype that the node's attribute
  *               "dtype" names ("f32", "bf16", "f16"); without the attribute, that of the first input with COMPUTE or ANY_DTYPE, unless the
- *               shape rule says otherwise. The attribute holds for all outputs with this flag. Kernels convert: so a cast behind the node
+ *               shape rule says otherwise. The attribute holds for all outputs with this flag. Kernels convert: so a cast after the node
  *               costs nothing.
  *   neither     the dtype that the shape rule asks for: F32, mostly.
  * The shape rule checks inputs and follows the attribute.

@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kThreads) sum_squares(GALLEY_SEGMENTS(Step) st
   const float factor = *s.factor;
   float p_squares = 0, g_squares = 0;
   for (int64_t at = (found.block * kThreads + threadIdx.x) * kQuad; at < s.count; at += s.n_sums * kThreads * kQuad) {
-    // Four numbers in one instruction, where the address is one of 16 bytes; behind the end there are zeros.
+    // Four numbers in one instruction, where the address is one of 16 bytes; after the end there are zeros.
     float p[kQuad], gradient[kQuad];
     load_quad(s.p + at, quad_at(at, s.count), p);
     load_quad(s.gradient + at, quad_at(at, s.count), gradient);

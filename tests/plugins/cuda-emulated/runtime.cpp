@@ -4,7 +4,7 @@
 // Device memory is accessible while the device works and at no other time; new memory holds bytes of 0xFF. Rules that NVIDIA's
 // documentation states are kept to: what a capture forbids ends it with an error, also a fork that is not joined; a captured event cannot
 // be waited for outside of its capture; an error of a launch stays for all later calls. The branches of a graph have queues of their own,
-// which begin behind the stream that launches it and nothing else.
+// which begin after the stream that launches it and nothing else.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -105,7 +105,8 @@ void check_addresses(const std::string& what, const void* data, size_t bytes) {
     uintptr_t word;
     std::memcpy(&word, static_cast<const char*>(data) + at, sizeof word);
     if (only_the_host_has(word))
-      throw galley::sdk::Failure(GALLEY_FAILED, "emulated CUDA: " + what + " has an address of the host's memory, in byte " + std::to_string(at));
+      throw galley::sdk::Failure(GALLEY_FAILED,
+                                 "emulated CUDA: " + what + " has an address of the host's memory, in byte " + std::to_string(at));
   }
 }
 

@@ -1,4 +1,4 @@
-// The device "discrete": the processor again (its target says "cpu", so that the processor's kernels run on it) behind the walls of a
+// The device "discrete": the processor again (its target says "cpu", so that the processor's kernels run on it) after the walls of a
 // graphics card: memory that the host cannot touch, memory for copies, a file, and a queue for copies each way. See memory.hpp, work.hpp
 // and queues.hpp.
 #include <memory>

@@ -121,7 +121,7 @@ Op& copy() {
   return op;
 }
 Op& too_long() {
-  static Op op("too_long", "y, and a number behind it");
+  static Op op("too_long", "y, and a number after it");
   op.output("y", GALLEY_ROLE_WHOLE).infer<longer>();
   return op;
 }

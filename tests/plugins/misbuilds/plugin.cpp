@@ -1,4 +1,4 @@
-// For tests: mistakes that authors of plugins make. A rewrite puts the op `tinker` behind a weight, whose gradient rule is wrong; an
+// For tests: mistakes that authors of plugins make. A rewrite puts the op `tinker` after a weight, whose gradient rule is wrong; an
 // update appends nodes that are.
 #include "galley/cpp/strategy.hpp"
 

@@ -1,4 +1,4 @@
-// A node of the stage CHECK that finds the gradients of some steps infinite. It stands before the loss scale's, whose strategy comes behind
+// A node of the stage CHECK that finds the gradients of some steps infinite. It stands before the loss scale's, whose strategy comes after
 // this one in the recipe.
 #include <algorithm>
 

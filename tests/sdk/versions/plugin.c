@@ -11,7 +11,7 @@
 #define TEST_NEEDS_MINOR GALLEY_ABI_MINOR /* a later SDK builds a plugin that needs less */
 #endif
 #ifndef TEST_SHORTER
-#define TEST_SHORTER 0 /* 1: the structs lack what stands behind their minimum */
+#define TEST_SHORTER 0 /* 1: the structs lack what comes after their minimum */
 #endif
 
 /* Sizes and revisions that are wrong on purpose. */

@@ -219,7 +219,7 @@ class MapPainter {
     if (labels.length > 150) labels = labels.sort((a, b) => area(b) - area(a)).slice(0, 150);  // text costs more than rectangles
     for (const [k, left, right, top, bottom] of labels) {
       let middle = (top + bottom) / 2;
-      if (middle < 26 * this.scale) middle = 26 * this.scale;  // behind the names of segments
+      if (middle < 26 * this.scale) middle = 26 * this.scale;  // after the names of segments
       if (middle > bottom - 6 * this.scale) continue;
       const fits = Math.floor((right - left - 8 * this.scale) / wide);
       const name = data.name(k);

@@ -1,7 +1,7 @@
 // The memory map on the page: what is seen of it, chosen and searched, by mouse, wheel, touch and keys.
 'use strict';
 
-/** The moments of a step: from the first forward to the last update. Eval and export come behind it, load before. */
+/** The moments of a step: from the first forward to the last update. Eval and export come after it, load before. */
 function stepRangeOf(map) {
   const of = (name) => map.segments.find((s) => s.name === name);
   const [from, to] = [of('window'), of('update')];

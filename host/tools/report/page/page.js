@@ -139,7 +139,7 @@ function main() {
   }
   const profiled = data.runs.filter((run) => run.profile);
   if (profiled.length) place.append(profileSection(profiled));
-  // What leads to the map comes before it on the page, and is made behind it.
+  // What leads to the map comes before it on the page, and is made after it.
   const before = place.childNodes.length;
   const maps = new MapSection(data, place);
   const lead = [];

@@ -4,7 +4,7 @@
 const changeText = (bytes) => (bytes ? `${bytes < 0 ? '−' : '+'} ${bytesText(Math.abs(bytes))}` : '–');
 const changeCell = (bytes) => element('span', {className: bytes > 0 ? 'bad' : bytes < 0 ? 'good' : ''}, changeText(bytes));
 
-/** An owner's name behind its colour. */
+/** An owner's name after its colour. */
 function ownerCell(name) {
   const swatch = element('span.swatch');
   swatch.style.background = ownerColours[ownerNames.indexOf(name)] || 'transparent';

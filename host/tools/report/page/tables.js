@@ -156,7 +156,7 @@ function runsSection(runs) {
       runs.length > 8 ? element('details', {}, element('summary', {}, `${runs.length} runs, one by one`), table) : table,
       element(
           'p.note', {},
-          'Speed is the median of the steps behind the first, with the 10th and the 90th percentile, without validation and saving.'));
+          'Speed is the median of the steps after the first, with the 10th and the 90th percentile, without validation and saving.'));
   if (runs.some((r) => r.metrics.every > 1))
     out.append(element('p.note', {}, 'Of long runs, each point of a curve is the mean of several steps.'));
   return out;

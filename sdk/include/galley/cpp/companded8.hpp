@@ -1,4 +1,4 @@
-// The format "companded8": numbers in 8 bit behind a curve that gives more codes to small ones (Ortiz et al., "FlashOptim: Optimizers for
+// The format "companded8": numbers in 8 bit after a curve that gives more codes to small ones (Ortiz et al., "FlashOptim: Optimizers for
 // memory-efficient training", 2026, arXiv:2602.23349, companding of optimizer states).
 //
 // 32 numbers in a row share a scale s, the largest magnitude among them as BF16 (the paper has F16, in which averages of small gradients

@@ -3,7 +3,7 @@
 //
 // `block` numbers in a row, in the order in which they are stored, share the largest magnitude among them, absmax; a number is absmax times
 // an entry of one of two code books. Its code is that of the entry nearest to x / absmax; the lower one of two that are as near. Two codes
-// make a byte, the first one in its high half; behind an odd count comes the code of 0.
+// make a byte, the first one in its high half; after an odd count comes the code of 0.
 //
 // With double quantization, absmax is stored in 8 bit: as the code of absmax − offset, in blocks of 256, in the code book of dynamic8.hpp
 // with signs. The offset is the mean of all absmax, as PyTorch adds F32 numbers up (OffsetSum).
@@ -128,7 +128,7 @@ namespace offset {
 
 inline constexpr int64_t kColumns = 8, kRows = 4, kChains = kColumns * kRows;
 
-/// How many chains n numbers have, and how many numbers each of them adds up; what is left over is added behind.
+/// How many chains n numbers have, and how many numbers each of them adds up; what is left over is added after.
 GALLEY_ANYWHERE int64_t columns(int64_t n) { return n < kColumns ? 1 : kColumns; }
 GALLEY_ANYWHERE int64_t length(int64_t n) { return n / (columns(n) * kRows); }
 

@@ -28,7 +28,7 @@ inline constexpr float kLargest = 65504;
 /// 127 by a tensor: in two roundings, which decide how ties are rounded.
 GALLEY_ANYWHERE float inverse(float scale) { return scale > 0 && scale <= kLargest ? kMost * (1.0f / scale) : 0.0f; }
 
-/// The code of a number. NaN becomes 0: the row's scale tells of it. Adding 1.5·2²³ leaves no places behind the point.
+/// The code of a number. NaN becomes 0: the row's scale tells of it. Adding 1.5·2²³ leaves no places after the point.
 GALLEY_ANYWHERE int8_t code(float x, float inverse_scale) {
   const float scaled = x * inverse_scale;
   const float rounded = (scaled + 12582912.0f) - 12582912.0f;

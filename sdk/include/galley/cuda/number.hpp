@@ -104,7 +104,7 @@ __host__ __device__ inline int pack_at(int64_t at, int64_t end) {
   return end - at >= kPack ? kPack : end > at ? static_cast<int>(end - at) : 0;
 }
 
-/// n ≤ N numbers, zeros behind them: in vectors of up to 16 bytes where there are N and the address allows it.
+/// n ≤ N numbers, zeros after them: in vectors of up to 16 bytes where there are N and the address allows it.
 template <int N, class T>
 __device__ inline void load_numbers(const T* from, int n, float (&to)[N]) {
   constexpr int most = 16 / static_cast<int>(sizeof(T)), width = N < most ? N : most;
@@ -171,7 +171,7 @@ struct Reader {
     if (dtype == GALLEY_F16) return widen(static_cast<const F16*>(data)[i]);
     return static_cast<const float*>(data)[i];
   }
-  /// n ≤ 8 numbers from index `at` on; zeros behind them.
+  /// n ≤ 8 numbers from index `at` on; zeros after them.
   __device__ void load(int64_t at, int n, float (&to)[kPack]) const { load_numbers(data, dtype, at, n, to); }
 };
 

@@ -16,7 +16,7 @@ inline constexpr int kQuad = 4;
 /// How many of the four numbers from index `at` on lie before `end`.
 __device__ inline int quad_at(int64_t at, int64_t end) { return end - at < kQuad ? static_cast<int>(end - at) : kQuad; }
 
-/// n ≤ 4 numbers in F32, BF16 or F16; zeros behind them.
+/// n ≤ 4 numbers in F32, BF16 or F16; zeros after them.
 template <class T>
 __device__ inline void load_quad(const T* from, int n, float (&to)[kQuad]) {
   load_numbers(from, n, to);

@@ -20,7 +20,7 @@ namespace galley::cuda {
 template <class Entry>
 struct SegmentsPart {
   struct Row {
-    int64_t end;  ///< one behind its last block
+    int64_t end;  ///< one after its last block
     Entry entry;
   };
   struct Found {
