@@ -4,13 +4,13 @@
 
 #include <cstdio>
 
-#include "host/base/columns.hpp"
 #include "host/base/confinement.hpp"
 #include "host/base/new_file.hpp"
 #include "host/commands/run_commands.hpp"
 #include "host/commands/stop_signals.hpp"
 #include "host/session/run_directory.hpp"
 #include "host/tools/compare/certify.hpp"
+#include "host/tools/report/columns.hpp"
 #include "host/tools/report/live_line.hpp"
 #include "host/tools/report/terminal.hpp"
 

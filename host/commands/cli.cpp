@@ -8,12 +8,12 @@
 #include <memory>
 #include <new>
 
-#include "host/base/columns.hpp"
 #include "host/base/confinement.hpp"
 #include "host/base/log.hpp"
 #include "host/base/nearest.hpp"
 #include "host/base/printable.hpp"
 #include "host/base/shell.hpp"
+#include "host/tools/report/columns.hpp"
 #include "host/tools/report/terminal.hpp"
 
 namespace galley {

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <optional>
 
-#include "host/base/columns.hpp"
 #include "host/base/new_file.hpp"
 #include "host/commands/run_commands.hpp"
 #include "host/commands/stop_signals.hpp"
@@ -14,6 +13,7 @@
 #include "host/tools/compare/budget.hpp"
 #include "host/tools/compare/compare_report.hpp"
 #include "host/tools/compare/turns.hpp"
+#include "host/tools/report/columns.hpp"
 #include "host/tools/report/live_line.hpp"
 #include "host/tools/report/page.hpp"
 #include "host/tools/report/run_page.hpp"

@@ -10,10 +10,10 @@
 #include "host/base/lines.hpp"
 #include "host/base/log.hpp"
 #include "host/commands/run_commands.hpp"
-#include "host/session/embed.hpp"
 #include "host/session/folder_study.hpp"
 #include "host/tokens/text_codec.hpp"
 #include "host/tokens/tokenizer/unicode.hpp"
+#include "host/tools/inference/embed.hpp"
 
 namespace galley {
 namespace {

@@ -11,11 +11,11 @@
 #include "host/base/log.hpp"
 #include "host/commands/run_commands.hpp"
 #include "host/session/folder_study.hpp"
-#include "host/session/predict.hpp"
 #include "host/session/scores.hpp"
 #include "host/tokens/spec.hpp"
 #include "host/tokens/text_codec.hpp"
 #include "host/tokens/tokenizer/unicode.hpp"
+#include "host/tools/inference/predict.hpp"
 
 namespace galley {
 namespace {

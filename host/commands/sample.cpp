@@ -11,10 +11,10 @@
 #include "host/base/random.hpp"
 #include "host/commands/run_commands.hpp"
 #include "host/session/folder_study.hpp"
-#include "host/session/generate.hpp"
 #include "host/tokens/chat.hpp"
 #include "host/tokens/text_codec.hpp"
 #include "host/tokens/tokenizer/unicode.hpp"
+#include "host/tools/inference/generate.hpp"
 
 namespace galley {
 namespace {

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "host/base/columns.hpp"
 #include "host/base/json.hpp"
 #include "host/base/nearest.hpp"
 #include "host/base/units.hpp"
 #include "host/plan/timing.hpp"
 #include "host/tools/compare/printed.hpp"
+#include "host/tools/report/columns.hpp"
 
 namespace galley {
 namespace {

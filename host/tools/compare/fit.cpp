@@ -7,7 +7,6 @@
 #include <numeric>
 #include <set>
 
-#include "host/base/columns.hpp"
 #include "host/base/file.hpp"
 #include "host/base/json.hpp"
 #include "host/base/ordered.hpp"
@@ -17,6 +16,7 @@
 #include "host/recipe/scan.hpp"
 #include "host/tools/compare/arms.hpp"
 #include "host/tools/compare/printed.hpp"
+#include "host/tools/report/columns.hpp"
 
 namespace galley {
 namespace {

@@ -8,8 +8,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include "host/base/columns.hpp"
 #include "host/base/printable.hpp"
+#include "host/tools/report/columns.hpp"
 #include "host/tools/report/terminal.hpp"
 
 namespace galley {

@@ -6,9 +6,9 @@
 #include <map>
 #include <tuple>
 
-#include "host/base/columns.hpp"
 #include "host/base/json.hpp"
 #include "host/base/units.hpp"
+#include "host/tools/report/columns.hpp"
 #include "host/tools/report/tensors.hpp"
 
 namespace galley {

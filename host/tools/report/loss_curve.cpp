@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "host/base/columns.hpp"
+#include "host/tools/report/columns.hpp"
 
 namespace galley {
 namespace {

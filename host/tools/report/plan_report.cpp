@@ -7,11 +7,11 @@
 #include <map>
 #include <set>
 
-#include "host/base/columns.hpp"
 #include "host/base/json.hpp"
 #include "host/base/new_file.hpp"
 #include "host/plan/timing.hpp"
 #include "host/session/study.hpp"
+#include "host/tools/report/columns.hpp"
 #include "host/tools/report/updates_report.hpp"
 
 namespace galley {

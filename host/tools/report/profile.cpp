@@ -5,9 +5,9 @@
 #include <cstdio>
 #include <vector>
 
-#include "host/base/columns.hpp"
 #include "host/base/json.hpp"
 #include "host/plan/timing.hpp"
+#include "host/tools/report/columns.hpp"
 
 namespace galley {
 namespace {

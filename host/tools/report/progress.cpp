@@ -6,10 +6,10 @@
 #include <cstdio>
 #include <limits>
 
-#include "host/base/columns.hpp"
 #include "host/base/units.hpp"
 #include "host/plan/timing.hpp"
 #include "host/session/study.hpp"
+#include "host/tools/report/columns.hpp"
 #include "host/tools/report/loss_curve.hpp"
 #include "host/tools/report/plan_report.hpp"
 #include "host/tools/report/run_metrics.hpp"

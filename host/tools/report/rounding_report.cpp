@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "host/base/columns.hpp"
+#include "host/tools/report/columns.hpp"
 #include "host/tools/report/updates_report.hpp"
 
 namespace galley {

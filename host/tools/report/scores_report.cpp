@@ -5,7 +5,7 @@
 #include <tuple>
 #include <vector>
 
-#include "host/base/columns.hpp"
+#include "host/tools/report/columns.hpp"
 #include "host/tools/report/data_report.hpp"
 
 namespace galley {

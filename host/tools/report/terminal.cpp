@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <limits>
 
-#include "host/base/columns.hpp"
 #include "host/base/printable.hpp"
+#include "host/tools/report/columns.hpp"
 
 namespace galley {
 

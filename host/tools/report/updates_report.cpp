@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <vector>
 
-#include "host/base/columns.hpp"
 #include "host/base/units.hpp"
+#include "host/tools/report/columns.hpp"
 
 namespace galley {
 namespace {

@@ -1,4 +1,4 @@
-#include "host/session/one_row.hpp"
+#include "host/tools/inference/one_row.hpp"
 
 #include "host/exec/convert.hpp"
 

@@ -1,4 +1,4 @@
-#include "host/session/generate.hpp"
+#include "host/tools/inference/generate.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "host/session/predict.hpp"
+#include "host/tools/inference/predict.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "host/session/embed.hpp"
+#include "host/tools/inference/embed.hpp"
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "host/session/one_row.hpp"
+#include "host/tools/inference/one_row.hpp"
 
 namespace galley {
 

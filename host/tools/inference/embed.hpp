@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "host/session/one_row.hpp"
+#include "host/tools/inference/one_row.hpp"
 
 namespace galley {
 

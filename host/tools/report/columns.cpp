@@ -1,4 +1,4 @@
-#include "host/base/columns.hpp"
+#include "host/tools/report/columns.hpp"
 
 #include <algorithm>
 #include <cstdint>
