@@ -27,7 +27,7 @@ function(layer_of path out)
   set(${out} "${found}" PARENT_SCOPE)
 endfunction()
 
-# What stands beside the loop.
+# What is beside the loop.
 set(beside "^(tokens|proofs|tools|commands)")
 set(most_lines 34400)
 

@@ -33,6 +33,18 @@ std::string CommandLine::get(const std::string& flag, const std::string& otherwi
   return it == flags.end() || it->second.empty() ? otherwise : it->second.back();
 }
 
+std::vector<std::string> CommandLine::list(const std::string& flag) const {
+  std::vector<std::string> out;
+  if (!has(flag)) return out;
+  const std::string text = get(flag);
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    out.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return out;
+}
+
 Result<int64_t> CommandLine::integer(const std::string& flag, int64_t otherwise, int64_t least) const {
   if (!has(flag)) return otherwise;
   const std::string text = get(flag);

@@ -29,6 +29,8 @@ struct CommandLine {
   std::string get(const std::string& flag, const std::string& otherwise = "") const;
   /// The same as an integer of at least `least`.
   Result<int64_t> integer(const std::string& flag, int64_t otherwise, int64_t least) const;
+  /// What it lists, with commas between; the words as they are, empty ones too. Not given: nothing.
+  std::vector<std::string> list(const std::string& flag) const;
   /// As a number in [least, most].
   Result<double> number(const std::string& flag, double otherwise, double least, double most) const;
 };

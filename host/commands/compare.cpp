@@ -27,17 +27,12 @@ namespace fs = std::filesystem;
 /// "1,2,3" or "1 2 3".
 Result<std::vector<int64_t>> seeds_of(const CommandLine& a) {
   std::vector<int64_t> out;
-  if (!a.has("--seeds")) return out;
-  const std::string text = a.get("--seeds");
-  const Error wrong = recipe_error("--seeds '" + text + "': expected different whole numbers, such as 1,2,3,4,5");
-  for (size_t at = 0; at <= text.size();) {
-    const size_t end = std::min(text.find(',', at), text.size());
+  for (const std::string& word : a.list("--seeds")) {
     char* stop = nullptr;
-    const std::string word = text.substr(at, end - at);
     const long long seed = std::strtoll(word.c_str(), &stop, 10);
-    if (word.empty() || *stop || seed < 0 || std::find(out.begin(), out.end(), seed) != out.end()) return wrong;
+    if (word.empty() || *stop || seed < 0 || std::find(out.begin(), out.end(), seed) != out.end())
+      return recipe_error("--seeds '" + a.get("--seeds") + "': expected different whole numbers, such as 1,2,3,4,5");
     out.push_back(seed);
-    at = end + 1;
   }
   return out;
 }

@@ -104,23 +104,20 @@ Status ReferenceShown::finish(Status ran) {
 
 namespace {
 
-/// Of "fuse,alias": passes that a program can do without.
-Result<std::set<std::string>> passes_without(const std::string& list) {
-  std::set<std::string> out;
-  std::vector<std::string> names;
-  std::string known;
+/// The passes that --without names: those that a program can do without.
+Result<std::set<std::string>> passes_without(const CommandLine& a) {
+  std::set<std::string> known;
+  std::string text;
   for (const PassInfo& pass : pass_list())
     if (pass.only_faster) {
-      names.emplace_back(pass.name);
-      known += (known.empty() ? "" : ", ") + names.back();
+      known.insert(pass.name);
+      text += std::string(text.empty() ? "" : ", ") + pass.name;
     }
-  for (size_t at = 0; at <= list.size();) {
-    const size_t end = std::min(list.find(',', at), list.size());
-    const std::string name = list.substr(at, end - at);
-    if (std::ranges::find(names, name) == names.end())
-      return recipe_error("--without " + list + ": '" + name + "' is no pass that can be left out", "these can: " + known);
+  std::set<std::string> out;
+  for (const std::string& name : a.list("--without")) {
+    if (!known.contains(name))
+      return recipe_error("--without " + a.get("--without") + ": '" + name + "' is no pass that can be left out", "these can: " + text);
     out.insert(name);
-    at = end + 1;
   }
   return out;
 }
@@ -142,7 +139,7 @@ Result<StudyOptions> study_options(const CommandLine& a) {
   out.confine = a.has("--confine") ? Confine::Yes : Confine::No;
   out.unconfined = a.has("--unconfined");
   if (out.unconfined && a.has("--confine")) return recipe_error("--confine and --unconfined say the contrary", "give one of them");
-  if (a.has("--without")) out.without = TRY(passes_without(a.get("--without")));
+  out.without = TRY(passes_without(a));
   out.command = a.typed;
   out.device = a.get("--device", "cpu");
   out.target = a.get("--target");

@@ -50,7 +50,6 @@ class Machine {
   void* handle() const { return handle_; }
   /// Queue 0 as kernels see it; null: the device has no queues of its own.
   galley_queue* queue() const;
-  HostCopies copies() const { return copies_; }
 
   /// Where kernels find byte `offset` of the tensor, which lies in a class that computes.
   std::byte* kernel_address(TensorId tensor, int64_t offset = 0) const;

@@ -13,17 +13,11 @@ namespace {
 using namespace verbs;
 
 galley_status replace(galley_graph* g, galley_tensor from, galley_tensor to, galley_error* error) {
-  return guarded(g, error, [&] {
-    const Status status = graph_of(g).replace(from, to);
-    return status.ok() ? GALLEY_OK : refuse(g, error, status.error());
-  });
+  return carry_out(g, error, [&](Graph& graph) { return graph.replace(from, to); });
 }
 
 galley_status set_input(galley_graph* g, galley_node node, uint32_t input, galley_tensor to, galley_error* error) {
-  return guarded(g, error, [&] {
-    const Status status = graph_of(g).rewire(node, input, to);
-    return status.ok() ? GALLEY_OK : refuse(g, error, status.error());
-  });
+  return carry_out(g, error, [&](Graph& graph) { return graph.rewire(node, input, to); });
 }
 
 galley_status rate(galley_graph* g, const char* name, galley_tensor parameter, galley_tensor* out, galley_error* error) {
@@ -31,18 +25,12 @@ galley_status rate(galley_graph* g, const char* name, galley_tensor parameter, g
 }
 
 galley_status scale_rate(galley_graph* g, galley_tensor parameter, double factor, galley_error* error) {
-  return guarded(g, error, [&] {
-    const Status status = graph_of(g).scale_rate(parameter, factor);
-    return status.ok() ? GALLEY_OK : refuse(g, error, status.error());
-  });
+  return carry_out(g, error, [&](Graph& graph) { return graph.scale_rate(parameter, factor); });
 }
 
 galley_status report(galley_graph* g, galley_tensor tensor, const char* name, galley_error* error) {
-  return guarded(g, error, [&] {
-    if (graph_of(g).author.section == Section::Evaluate) return GALLEY_OK;
-    const Status status = graph_of(g).report(tensor, text_or_empty(name));
-    return status.ok() ? GALLEY_OK : refuse(g, error, status.error());
-  });
+  return carry_out(
+      g, error, [&](Graph& graph) { return graph.author.section == Section::Evaluate ? ok() : graph.report(tensor, text_or_empty(name)); });
 }
 
 /// What is wrong with letting `value` stand for a parameter, or "".
@@ -227,36 +215,18 @@ galley_status pack_and_unpack(galley_graph* g, galley_tensor parameter, galley_t
   });
 }
 
-constexpr galley_model_verbs model_table = {sizeof(galley_model_verbs), 1, nullptr, replace, set_input, scale_rate, ignore, document};
-constexpr galley_load_verbs load_table = {sizeof(galley_load_verbs), 1, nullptr, begin_as, pack_and_unpack, ignore};
-constexpr galley_export_verbs export_table = {
-    sizeof(galley_export_verbs), 1, nullptr, document, export_as, export_stored, export_model, config_set, component, export_tensor};
-constexpr galley_update_verbs update_table = {sizeof(galley_update_verbs), 1, nullptr, rate, scale_rate, report, eval_as, stop_if, end_if};
-
-/// With what every phase has.
-template <class Table>
-Table complete(Table table) {
-  table.graph = Graph::verbs();
-  return table;
-}
+const galley_model_verbs model_table = {sizeof(galley_model_verbs), 1, Graph::verbs(), replace, set_input, scale_rate, ignore, document};
+const galley_load_verbs load_table = {sizeof(galley_load_verbs), 1, Graph::verbs(), begin_as, pack_and_unpack, ignore};
+const galley_export_verbs export_table = {
+    sizeof(galley_export_verbs), 1, Graph::verbs(), document, export_as, export_stored, export_model, config_set, component, export_tensor};
+const galley_update_verbs update_table = {
+    sizeof(galley_update_verbs), 1, Graph::verbs(), rate, scale_rate, report, eval_as, stop_if, end_if};
 
 }  // namespace
 
-const galley_model_verbs* Graph::model_verbs() {
-  static const galley_model_verbs table = complete(model_table);
-  return &table;
-}
-const galley_load_verbs* Graph::load_verbs() {
-  static const galley_load_verbs table = complete(load_table);
-  return &table;
-}
-const galley_export_verbs* Graph::export_verbs() {
-  static const galley_export_verbs table = complete(export_table);
-  return &table;
-}
-const galley_update_verbs* Graph::update_verbs() {
-  static const galley_update_verbs table = complete(update_table);
-  return &table;
-}
+const galley_model_verbs* Graph::model_verbs() { return &model_table; }
+const galley_load_verbs* Graph::load_verbs() { return &load_table; }
+const galley_export_verbs* Graph::export_verbs() { return &export_table; }
+const galley_update_verbs* Graph::update_verbs() { return &update_table; }
 
 }  // namespace galley

@@ -13,7 +13,7 @@ namespace galley::verbs {
 
 inline Graph& graph_of(galley_graph* handle) { return *reinterpret_cast<Graph*>(handle); }
 
-/// Refuses, and remembers it: when the plugin's call fails now, the fault is the one that stands here.
+/// Refuses, and remembers it: when the plugin's call fails now, this is the fault.
 inline galley_status refuse(galley_graph* g, galley_error* out, Error error) {
   fill_error(out, GALLEY_INVALID, error.cause, error.hint);
   graph_of(g).refused = std::move(error);
@@ -44,6 +44,15 @@ inline std::string quoted(const std::string& text) { return "'" + text + "'"; }
 /// Of a plugin's text that has not been checked yet.
 inline std::string shown(const std::string& text) { return quoted(printable(text, Lines::Escape)); }
 inline bool is_plain(const std::string& text) { return printable(text, Lines::Escape) == text; }
+
+/// A verb that the graph carries out, or refuses.
+template <class Act>
+galley_status carry_out(galley_graph* g, galley_error* error, Act&& act) {
+  return guarded(g, error, [&] {
+    const Status status = act(graph_of(g));
+    return status.ok() ? GALLEY_OK : refuse(g, error, status.error());
+  });
+}
 
 /// A verb that hands out a tensor.
 template <class Find>

@@ -40,7 +40,7 @@ struct SavedSet {
   int64_t blocks = 0;
 };
 
-/// All that passes know. After each field stands the pass that makes it, and what it is where its name does not say so.
+/// All that passes know. The comment of each field names the pass that makes it, and says what it is where its name does not.
 struct Compilation {
   Graph& graph;
   Strategies strategies;

@@ -36,7 +36,7 @@ Status verify_program_and_operands(Compilation& c, std::string_view pass) {
   return verify_operands(c, pass);
 }
 
-// The compiler. After each pass stands what holds from there on: later passes rely on it, and none of them changes it unless it says so.
+// The compiler. The comment after each pass says what holds from there on: later passes rely on it, and none of them changes it unless it says so.
 constexpr Pass passes[] = {
     {{"rewrite", "strategies change the model"}, rewrite, verify_graph, dump_graph},
     // Forward nodes come after what they read; one whose readers were given something else is gone. Strategies make no more forward nodes

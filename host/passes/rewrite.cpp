@@ -11,13 +11,9 @@ namespace {
 
 /// The strategies that rewrite, phase by phase.
 std::vector<int> rewriters(Strategies strategies) {
-  std::vector<int> out = in_order(strategies);
-  const auto phase = [&](int use) {
-    const galley_rewrite* table = strategies[static_cast<size_t>(use)]->rewrite();
-    return table->phase ? table->phase : GALLEY_PHASE_ADD;
-  };
+  std::vector<int> out = in_order(
+      strategies, [](const LoadedStrategy& s) { return s.rewrite() && s.rewrite()->phase ? s.rewrite()->phase : GALLEY_PHASE_ADD; });
   std::erase_if(out, [&](int use) { return !strategies[static_cast<size_t>(use)]->rewrite(); });
-  std::stable_sort(out.begin(), out.end(), [&](int a, int b) { return phase(a) < phase(b); });
   return out;
 }
 

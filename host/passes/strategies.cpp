@@ -3,18 +3,18 @@
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
-#include <utility>
+#include <tuple>
 
 #include "host/base/json.hpp"
 
 namespace galley {
 
-std::vector<int> in_order(Strategies strategies) {
+std::vector<int> in_order(Strategies strategies, const std::function<uint32_t(const LoadedStrategy&)>& number) {
   std::vector<int> out(strategies.size());
   std::iota(out.begin(), out.end(), 0);
   const auto key = [&](int use) {
     const LoadedStrategy& s = *strategies[static_cast<size_t>(use)];
-    return std::pair(s.name(), to_json(Value(s.options().values())));
+    return std::tuple(number(s), s.name(), to_json(Value(s.options().values())));
   };
   std::stable_sort(out.begin(), out.end(), [&](int a, int b) { return key(a) < key(b); });
   return out;

@@ -15,8 +15,8 @@ namespace galley {
 /// In the recipe's order. `use` is an index into it.
 using Strategies = std::span<const std::unique_ptr<const LoadedStrategy>>;
 
-/// The uses in the order in which they are called within a phase or a stage: by the strategies' names, then by their options.
-std::vector<int> in_order(Strategies strategies);
+/// The uses in the order in which they are called: by a number of the strategy (its phase, its order), then by its name, then by its options.
+std::vector<int> in_order(Strategies strategies, const std::function<uint32_t(const LoadedStrategy&)>& number);
 
 /// "NAME (recipe.lua:9)": for messages and the plan; "" for no_use.
 std::string label(Strategies strategies, int use);

@@ -38,12 +38,8 @@ Status build(Compilation& c, uint32_t purpose) {
   Graph& graph = c.graph;
   const bool trains = purpose == GALLEY_PURPOSE_TRAIN;
   const Section section = trains ? Section::Update : Section::Evaluate;
-  std::vector<int> uses = in_order(c.strategies);
-  const auto order = [&](int use) {
-    const galley_update* table = c.strategies[static_cast<size_t>(use)]->update();
-    return table && table->order ? table->order : GALLEY_ORDER_USUAL;
-  };
-  std::stable_sort(uses.begin(), uses.end(), [&](int a, int b) { return order(a) < order(b); });
+  const std::vector<int> uses = in_order(
+      c.strategies, [](const LoadedStrategy& s) { return s.update() && s.update()->order ? s.update()->order : GALLEY_ORDER_USUAL; });
   for (const uint32_t stage : stages)
     for (const int use : uses) {
       const LoadedStrategy& s = *c.strategies[static_cast<size_t>(use)];

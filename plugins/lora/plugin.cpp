@@ -224,7 +224,6 @@ class Lora {
 
   void save_adapter(ExportGraph& graph) const {
     galley::peft::save(graph);
-    document_trained(graph);
     if (!adapter_.init().principal() || merge_) return;
     // scaling · (B·A − B₀·A₀) beside the weight as it was: an adapter of twice the rank (see Adapter::config).
     for (const auto& [m, name] : adapted(graph)) {

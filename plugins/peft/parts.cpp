@@ -6,6 +6,7 @@
 
 #include "galley/cpp/files.hpp"
 #include "galley/cpp/half.hpp"
+#include "peft/config.hpp"
 
 namespace galley::peft {
 namespace {
@@ -265,6 +266,7 @@ void save(ExportGraph& graph) {
     const std::string name = m.bias ? taken_name(graph.info(m.bias).name) : "";
     if (!name.empty() && name != m.name + ".bias") graph.export_tensor(kInFile + prefixed(m.name) + ".bias", m.bias);
   }
+  document_trained(graph);
 }
 
 Merge::Merge(ExportGraph& graph) : graph_(graph), modules_(linear_modules(graph)) { graph_.export_model(GALLEY_EXPORT_MODEL); }

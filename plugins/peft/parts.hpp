@@ -64,14 +64,14 @@ class Parts {
   std::set<std::string> used_;
 };
 
-/// What an adapter claims of TRAINABLE. Its own parameters are trained, but for the `fixed` ones. Another adapter's are not: a folder holds one, and
-/// as each claims so strongly, the host names both. The model's own are not, weakly: `freeze` may say that some are trained beside the adapter.
+/// Claims what an adapter trains: its own parameters, but for the `fixed` ones. Another adapter's are not trained: a folder holds one, and as
+/// each claims so strongly, the host names both. The model's own are not, weakly: `freeze` may say that some are trained beside the adapter.
 void claim_adapter(const sdk::Claims& claims, const char* strategy, const std::set<std::string>& fixed = {});
 /// Whether a parameter of the model itself is trained.
 bool trains_model(const sdk::GraphReader& graph);
 /// Whether there is a parameter of an adapter whose name ends so.
 bool has_own(const sdk::GraphReader& graph, const std::string& end);
-/// While exporting: the adapter alone, or with the model where more of it is trained.
+/// While exporting: the adapter alone, or with the model where more of it is trained, which its configuration then says (document_trained).
 void save(sdk::ExportGraph& graph);
 
 /// While exporting one model.

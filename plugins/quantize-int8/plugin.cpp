@@ -189,9 +189,7 @@ class Weights {
   /// Stored are those that are frozen. Where nothing is trained, as in an evaluation, those that a run would not train; all, if there are
   /// no such.
   void claim(const GraphReader& graph, const Claims& claims, const char* strategy) const {
-    if (!claims.about(GALLEY_FACET_STORAGE) ||
-        std::none_of(claims.begin(), claims.end(), [](const Claim& c) { return c.kind == GALLEY_SUBJECT_PARAMETER; }))
-      return;
+    if (!claims.about(GALLEY_FACET_STORAGE) || !claims.any(GALLEY_SUBJECT_PARAMETER)) return;
     const Found found = find(graph);
     for (const Claim& weight : claims) {
       if (weight.kind != GALLEY_SUBJECT_PARAMETER || *weight.owner) continue;
@@ -204,7 +202,8 @@ class Weights {
 
   /// As transformers saves such a folder, where the model is saved. Its layers hold a scale for each row of a weight: what GPT-2's have is
   /// saved as numbers.
-  void save(ExportGraph& graph, double threshold) const {
+  template <class Threshold>
+  void save(ExportGraph& graph, const Threshold& threshold) const {
     if (graph.find("int8_rows.weight_format")) return;  // the other strategy of this plugin has done it
     const Found found = find(graph);
     galley_tensor layout = 0;
@@ -228,7 +227,7 @@ class Weights {
                                                           {"_load_in_4bit", false},
                                                           {"llm_int8_enable_fp32_cpu_offload", false},
                                                           {"llm_int8_has_fp16_weight", false},
-                                                          {"llm_int8_threshold", threshold},
+                                                          {"llm_int8_threshold", threshold(found)},
                                                           {"llm_int8_skip_modules", left}}
                                                .dump());
   }
@@ -311,7 +310,7 @@ class QuantizeInt8 {
   void model(ModelGraph& graph) const { Weights::ignore_layouts(graph); }
   void save(ExportGraph& graph) const {
     // transformers rounds inputs, too, and without a threshold outliers among them would take the others' places.
-    weights_.save(graph, 6);
+    weights_.save(graph, [](const Found&) { return 6.0; });
   }
   void claim(const GraphReader& graph, const Claims& claims) const { weights_.claim(graph, claims, "quantize-int8"); }
 
@@ -345,7 +344,9 @@ class QuantizeLlmInt8 {
       graph.replace(y, graph.node("linear_int8", (std::string(node.name) + ".int8").c_str(), inputs, attrs)[0]);
     }
   }
-  void save(ExportGraph& graph) const { weights_.save(graph, threshold(weights_.look(graph))); }
+  void save(ExportGraph& graph) const {
+    weights_.save(graph, [&](const Found& found) { return threshold(found); });
+  }
   void claim(const GraphReader& graph, const Claims& claims) const { weights_.claim(graph, claims, "quantize-llm-int8"); }
 
  private:

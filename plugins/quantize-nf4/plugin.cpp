@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "folder.hpp"
 #include "galley/cpp/four_bit_codes.hpp"
@@ -180,10 +181,8 @@ class QuantizeNf4 {
   }
 
   void claim(const GraphReader& graph, const Claims& claims) const {
-    if (!claims.about(GALLEY_FACET_STORAGE) ||
-        std::none_of(claims.begin(), claims.end(), [](const Claim& c) { return c.kind == GALLEY_SUBJECT_PARAMETER; }))
-      return;
-    const Chosen chosen = choose(graph);
+    if (!claims.about(GALLEY_FACET_STORAGE) || !claims.any(GALLEY_SUBJECT_PARAMETER)) return;
+    const Chosen chosen = choose(graph, Folder::read(graph));
     const Attrs format = chosen.how.attrs();
     for (const Claim& weight : claims)
       if ((!weight.trainable || chosen.all) && !*weight.owner && chosen.weights.count(weight.tensor))
@@ -192,9 +191,9 @@ class QuantizeNf4 {
 
   /// Of a folder that is quantized already: components are read as they lie; the offset stands in a text.
   void load(LoadGraph& graph) const {
-    if (Folder::read(graph)) begin_as_read(graph, choose(graph));
+    if (std::optional<Folder> folder = Folder::read(graph)) begin_as_read(graph, choose(graph, std::move(folder)));
   }
-  void save(ExportGraph& graph) const { save_stored(graph, choose(graph)); }
+  void save(ExportGraph& graph) const { save_stored(graph, choose(graph, Folder::read(graph))); }
 
  private:
   /// How weights are stored: as the options say, or as a folder that is quantized already does.
@@ -229,8 +228,8 @@ class QuantizeNf4 {
 
   /// The weights of linear layers, but for those that are an embedding's table, too, and those that are skipped; of a folder that is
   /// quantized already, those that it holds in 4 bit.
-  Chosen choose(const GraphReader& graph) const {
-    Chosen out = {how_, Folder::read(graph), {}, {}, {}};
+  Chosen choose(const GraphReader& graph, std::optional<Folder> read_folder) const {
+    Chosen out = {how_, std::move(read_folder), {}, {}, {}};
     const std::optional<Folder>& folder = out.folder;
     if (folder) out.how = follow(*folder);
     std::vector<std::string> modules;

@@ -51,7 +51,6 @@ class Vera {
   void model(ModelGraph& graph) const { adapt(graph); }
   void save(ExportGraph& graph) const {
     galley::peft::save(graph);
-    document_trained(graph);
     if (merge_) merge_into_model(graph);
   }
   void merge(ExportGraph& graph) const {

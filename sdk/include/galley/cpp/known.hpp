@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 namespace galley::sdk::detail {
 
@@ -94,24 +93,12 @@ inline constexpr PublicOp kPublicOps[] = {
 };
 // clang-format on
 
-/// Of "a b": a and b.
-inline std::vector<std::string> words(const std::string& text) {
-  std::vector<std::string> out;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find(' ', at), text.size());
-    out.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return out;
-}
-
-/// visit(link) for each op of a kernel's `op`: "add" and "rms_norm" of "add>rms_norm".
+/// visit(part) for each part of a text between marks: "add" and "rms_norm" of "add>rms_norm". An empty text has none.
 template <class Visit>
-void each_link(const std::string& op, const Visit& visit) {
-  for (size_t at = 0; at <= op.size();) {
-    const size_t end = op.find('>', at);
-    visit(op.substr(at, end == std::string::npos ? end : end - at));
-    if (end == std::string::npos) return;
+void each_part(const std::string& text, char mark, const Visit& visit) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(mark, at), text.size());
+    visit(text.substr(at, end - at));
     at = end + 1;
   }
 }

@@ -244,9 +244,13 @@ inline bool add(const galley_kernel& k, std::initializer_list<KnownOp> known = {
   galley_kernel& kernel = r.kernel_tables.emplace_back(k);
   auto& tables = r.known_tables.emplace_back();
   for (const KnownOp& op : known) tables.push_back(r.known.emplace_back(op).table());
-  detail::each_link(k.op, [&](const std::string& link) {
-    for (const detail::PublicOp& op : detail::kPublicOps)
-      if (link == op.name) tables.push_back(r.known.emplace_back(op.name, op.n_inputs, op.n_outputs, detail::words(op.attrs)).table());
+  detail::each_part(k.op, '>', [&](const std::string& link) {
+    for (const detail::PublicOp& op : detail::kPublicOps) {
+      if (link != op.name) continue;
+      std::vector<std::string> attrs;
+      detail::each_part(op.attrs, ' ', [&](const std::string& name) { attrs.push_back(name); });
+      tables.push_back(r.known.emplace_back(op.name, op.n_inputs, op.n_outputs, std::move(attrs)).table());
+    }
   });
   kernel.knows = tables.data();
   kernel.n_knows = static_cast<uint32_t>(tables.size());

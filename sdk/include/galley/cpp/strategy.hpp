@@ -114,6 +114,12 @@ class Claims {
   }
   uint32_t facet() const { return facet_; }
   bool about(uint32_t facet) const { return facet_ == facet; }
+  /// Whether there is a subject of a kind: GALLEY_SUBJECT_….
+  bool any(uint32_t kind) const {
+    for (const Claim& claim : all_)
+      if (claim.kind == kind) return true;
+    return false;
+  }
   auto begin() const { return all_.begin(); }
   auto end() const { return all_.end(); }
 
