@@ -1,4 +1,4 @@
-// Checksums of what files hold: XXH3, 64 bits.
+// Computes checksums of the contents of files: XXH3, 64 bits.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace galley {
 
-/// Bytes in pieces. One thread. Allocates nothing.
+/// Computes the checksum of bytes that come in pieces. One thread. Allocates nothing.
 class Checksum {
  public:
   Checksum();
@@ -24,7 +24,7 @@ class Checksum {
 
 uint64_t checksum(std::string_view text);
 
-/// 16 hexadecimal digits, lower case.
+/// Returns 16 hexadecimal digits, lower case.
 std::string hexadecimal(uint64_t value);
 
 }  // namespace galley

@@ -1,5 +1,5 @@
-// What kernels measured and chose while they were prepared (recipe: tune = true): texts of their own under keys of their own. Whoever has
-// the same choices computes the same bytes.
+// Keeps what kernels have measured and chosen while they were prepared (recipe: tune = true): their own texts under their own keys. With
+// the same choices a run computes the same bytes.
 #pragma once
 
 #include <filesystem>
@@ -17,12 +17,12 @@ class Choices {
   Choices(const Choices&) = delete;
   Choices& operator=(const Choices&) = delete;
 
-  /// Takes what a file has; one that is not there has nothing.
+  /// Adds the choices of a file; a missing file has none.
   Status read(const std::filesystem::path& file);
   Status write(const std::filesystem::path& file) const;
-  /// Whether something was chosen that no file had.
+  /// Returns whether something was chosen that no file had.
   bool changed() const { return changed_; }
-  /// As kernels see them. They outlive the kernels' preparation.
+  /// Returns the choices as kernels see them. They must outlive the kernels' preparation.
   const galley_choices* table() const { return &table_; }
 
  private:

@@ -1,4 +1,4 @@
-// Numbers from one dtype to another.
+// Converts numbers from one dtype to another, for weights, states and exports.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace galley {
 
-/// `count` numbers from one dtype to another that it is convertible to, each rounded once, to nearest, ties to even. The ranges do not
+/// Converts `count` numbers to a dtype that they are convertible to, and rounds each once, to nearest, ties to even. The ranges must not
 /// overlap; neither has to be aligned. [thread-safe]
 void convert(void* to, uint32_t to_dtype, const void* from, uint32_t from_dtype, int64_t count);
 
-/// Index of the first NaN or infinity among `count` numbers, −1 when there is none or the dtype has none. [thread-safe]
+/// Returns the index of the first NaN or infinity among `count` numbers; −1 if there is none, or the dtype has none. [thread-safe]
 int64_t first_not_finite(const void* data, uint32_t dtype, int64_t count);
 
-/// "100000", "1e+300": a number of any size in a message.
+/// Prints a number of any size for a message: "100000", "1e+300".
 std::string short_number(double value);
 
 }  // namespace galley

@@ -1,18 +1,17 @@
-// The executor: walks the segments of a program on a device, in memory that the plan laid out.
+// The executor: runs the segments of a program on a device, in memory that the plan laid out.
 //
 //   create ─▶ load ─▶ for each step { begin_step · for each micro-batch { copy_inputs · run_micro }
 //                                           · run_update } · await_update ─▶ export_model
 //
-// Instructions mean what they say and nothing more: work on one queue is in order, and across queues only Record and Wait order it. A Copy
-// with an event records it after itself; it does not wait for what other queues wrote before. Read and Write are done by the host and wait
-// for everything before them.
+// Work on one queue runs in order, and across queues only Record and Wait order it. A Copy with an event records it after itself; it does
+// not wait for what other queues wrote before. The host does Read and Write itself, after everything before them.
 //
-// A device that can capture does so the second time that a segment runs, and replays it from then on: what cannot be captured (a kernel
+// If a device can capture, a segment is captured the second time that it runs, and replayed from then on. What cannot be captured (a kernel
 // that says so, files) runs between two replays. Nothing is captured while somebody watches (watch.hpp), nor while a profiler wants to know
 // what runs.
 //
-// Running load, micro, update, eval or sample allocates nothing in the host, unless it fails, captures or reads files. Every function is
-// for one thread, the same one. After an error the run is over: what tensors hold is not known, only destruction and reading are safe.
+// Running load, micro, update, eval or sample allocates nothing in the host, unless it fails, captures or reads files. One thread calls all
+// functions. After an error the run is over: the contents of tensors are not known, and only destruction and reading are safe.
 #pragma once
 
 #include <array>
@@ -35,77 +34,77 @@
 
 namespace galley {
 
-/// When an instruction of a segment ran on the device.
+/// The time at which an instruction of a segment ran on the device.
 struct TimedInstruction {
   SegmentKind segment = SegmentKind::Load;
-  uint32_t instruction = 0;  ///< of the segment
+  uint32_t instruction = 0;  ///< index in the segment
   uint32_t queue = 0;
   double begin = 0, end = 0;  ///< seconds from the segment's begin
 };
-/// Is given a segment that has run: its launches and copies, in the order of the program.
+/// Receives the times of a segment that has run: those of its launches and copies, in the order of the program.
 using TimedSegment = std::function<void(std::span<const TimedInstruction>)>;
 
 struct ExecutorOptions {
   Watching watching = {};
-  /// Given: window, micro, update and eval are timed, instruction by instruction. Then nothing is captured, and each segment waits for the
-  /// one before it.
+  /// If given, window, micro, update and eval are timed, instruction by instruction. Then nothing is captured, and each segment waits for
+  /// the one before it.
   TimedSegment timed = {};
-  Choices* choices = nullptr;  ///< given: kernels may measure, and what they choose is kept there
-  /// Given: told of each instruction of `load` that is done, of all of them. Its error ends the loading.
+  Choices* choices = nullptr;  ///< if given, kernels may measure, and their choices are kept there
+  /// If given, is called after each instruction of `load`. Its error ends the loading.
   std::function<Status(int64_t done, int64_t all)> loading = {};
   int64_t shift = 0;  ///< see Machine::open()
 };
 
 class Executor {
  public:
-  /// Opens the device, allocates one arena for each memory class and prepares every kernel: those of `micro` twice where the second
-  /// micro-batch adds to what the first one wrote. All arguments but `options` outlive the executor, neither changed nor moved. A kernel
-  /// that cannot be prepared is exit code Plugin.
+  /// Opens the device, allocates one arena for each memory class and prepares every kernel. A kernel of `micro` is prepared twice if later
+  /// micro-batches add to what the first one writes. All arguments but `options` must outlive the executor, and not change or move. A
+  /// kernel that cannot be prepared is exit code Plugin.
   static Result<std::unique_ptr<Executor>> create(const Program& program, const Plan& plan, const Target& target,
                                                   const galley_device& device, const ExecutorOptions& options = {});
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  /// Runs `load`: weights from their files, initializers, packing. check_files() has said before whether the files are right.
+  /// Runs `load`: reads weights from their files, runs initializers, packs. check_files() must have checked the files before.
   Status load();
 
-  /// Tells the device what the host knows of a step, without running anything: for eval and sample. What it was told before must have been
-  /// taken.
+  /// Writes what the host knows of a step, without running anything: for eval and sample. The device must have taken what was written
+  /// before.
   void tell(const StepBegin& begin) { scalars_.tell(begin); }
-  /// Tells, and runs `window`.
+  /// Writes what the host knows of a step, and runs `window`.
   Status begin_step(const StepBegin& begin);
   /// Copies a micro-batch from Program::window into Program::inputs: one offset for each, in their order. Stream-ordered: the window must
   /// not change before synchronize().
   Status copy_inputs(std::span<const int64_t> offsets);
-  /// `index` 0 writes what later ones add to.
+  /// Runs `micro`. Micro-batch 0 writes what later ones add to.
   Status run_micro(int64_t index);
   Status run_update() { return run(SegmentKind::Update); }
-  /// Any segment that is neither `micro` nor `export`: eval, sample.
+  /// Runs any segment that is neither `micro` nor `export`: eval, sample.
   Status run(SegmentKind kind);
   /// Runs `export` and leaves its files and documents below `run_directory`.
   Status export_model(const std::filesystem::path& run_directory);
-  /// What the last export has rounded.
+  /// Returns what the last export has rounded.
   const std::vector<Rounded>& rounded() const { return rounded_; }
-  /// Of the files that it has written: Exporter::checksums().
+  /// Returns the checksums of the files that it has written: Exporter::checksums().
   const std::map<std::string, uint64_t>& exported() const { return exported_; }
-  /// Returns when all enqueued work is done; its errors come out here at the latest.
+  /// Returns when all enqueued work is done, and reports its errors at the latest.
   Status synchronize();
 
-  /// Waits until the last update is done, and takes what it has read back.
+  /// Waits until the last update is done, and keeps the numbers that it has read back.
   Status await_update();
-  /// Waits for everything, and takes what was read back.
+  /// Waits for everything, and keeps the numbers that were read back.
   Status read_back();
-  /// A number of what was taken: a step scalar (GALLEY_SCALAR_…), or any.
+  /// Return a number that was kept: a step scalar (GALLEY_SCALAR_…), or any number of the readback.
   double scalar(uint32_t which) const { return scalars_.at(which); }
   double number(const Operand& number) const { return scalars_.at(number); }
 
-  /// Where the host reads and writes the tensor directly, while nothing enqueued uses it; null when it cannot reach its class.
+  /// Returns where the host reads and writes the tensor directly, while nothing enqueued uses it; null if it cannot reach its class.
   std::byte* address(TensorId tensor) const { return machine_->host_address(tensor); }
-  /// Bytes that were asked of the device for each memory class: the plan's.
+  /// Returns the bytes that were asked of the device for a memory class: as many as the plan says.
   int64_t allocated(size_t memory) const { return machine_->allocated(memory); }
 
-  /// What the system says of the class that computes, all processes counted; nothing where it does not.
+  /// Returns the use of the class that computes as the system sees it, all processes counted; nothing if the system does not say.
   Result<std::optional<MemoryUse>> usage() { return machine_->usage(0); }
 
   Machine& machine() { return *machine_; }
@@ -113,15 +112,15 @@ class Executor {
   const Plan& plan() const { return plan_; }
 
  private:
-  /// An instruction, ready to run.
+  /// An instruction that is ready to run.
   struct Prepared {
     Action action = Action::Kernel;
     uint32_t queue = 0;
     uint32_t event = 0;
     const galley_kernel* kernel = nullptr;
-    Caller caller;          ///< of the kernel
+    Caller caller;          ///< the kernel's
     std::string name;       ///< for profilers
-    void* first = nullptr;  ///< prepared states
+    void* first = nullptr;  ///< prepared states, for the first micro-batch and for later ones
     void* later = nullptr;
     galley_copy copy = {};  ///< Copy
   };
@@ -130,13 +129,13 @@ class Executor {
            const ExecutorOptions& options);
   Status prepare();
   Result<void*> prepare(const Instruction& code, const galley_node_view* const* nodes, uint32_t n);
-  /// A stretch of a segment: all of it can be captured, or none.
+  /// A stretch of a segment that can be captured as a whole, or not at all.
   struct Stretch {
     size_t begin = 0, end = 0;
     bool capturable = false;
     galley_capture* run = nullptr;  ///< once it is captured
   };
-  /// A segment as it is run: how often it has been, and its stretches.
+  /// The state of a segment that runs often: how often it has run, and its stretches.
   struct Course {
     int64_t runs = 0;
     std::vector<Stretch> stretches;
@@ -149,7 +148,7 @@ class Executor {
   Status run_range(SegmentKind kind, size_t begin, size_t end, bool later, WeightFiles& files, Exporter* exporter);
   std::vector<Stretch> stretches_of(SegmentKind kind) const;
   Status enqueue(const Prepared& prepared, const Instruction& code, bool later, WeightFiles& files, Exporter* exporter);
-  /// Waits for an event; for 0, for everything.
+  /// Waits for an event, or for everything if it is 0.
   Status await(uint32_t event);
   Error located(Error error, SegmentKind kind, size_t index) const;
 
@@ -166,8 +165,8 @@ class Executor {
   const TimedSegment timed_;
   const std::function<Status(int64_t done, int64_t all)> loading_;
   std::vector<TimedInstruction> times_;
-  const uint32_t image_event_, readback_event_;  ///< when the image has been taken, and when the block has come back
-  bool began_ = false;                           ///< a step has been told to the device
+  const uint32_t image_event_, readback_event_;  ///< recorded when the image has been taken, and when the block has been read back
+  bool began_ = false;                           ///< a step has begun
   std::array<std::vector<Prepared>, segment_count> prepared_;
   std::array<std::array<Course, 2>, segment_count> courses_;  ///< by `later`
 };

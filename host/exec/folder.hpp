@@ -1,4 +1,4 @@
-// Folders that survive what files in them survive.
+// Creates folders that survive a crash as the files in them do.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +7,7 @@
 
 namespace galley {
 
-/// Creates the folder and those above it that are missing, and syncs the parent of each one created. One that is there is fine.
+/// Creates the folder and those above it that are missing, and syncs the parent of each that it creates. A folder that exists is fine.
 Status make_directories(const std::filesystem::path& path);
 
 }  // namespace galley

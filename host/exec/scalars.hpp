@@ -1,5 +1,5 @@
-// The step scalars as the host sees them: what it alone knows goes into the step image, and what it reads comes from the readback
-// (program.hpp). Everything between is computed on the device.
+// The step scalars on the host's side: it writes what it alone knows into the step image, and reads results from the readback
+// (program.hpp). The device computes everything between.
 #pragma once
 
 #include <cstddef>
@@ -11,24 +11,24 @@
 
 namespace galley {
 
-/// What the host knows of a step.
+/// The numbers of a step that the host knows.
 struct StepBegin {
-  int64_t attempted = 1;      ///< from 1; its window is attempted − 1
+  int64_t attempted = 1;      ///< from 1; the step's window is attempted − 1
   int64_t window_tokens = 0;  ///< valid tokens of the whole window
-  int64_t applied = 1;        ///< the least applied step that it can be: those before it that are under way may be skipped
+  int64_t applied = 1;        ///< the least applied step that it can be: earlier steps that are under way may be skipped
 };
 
 /// Allocates only when made. One thread.
 class Scalars {
  public:
-  /// Both outlive it.
+  /// Both arguments outlive it.
   Scalars(const Program& program, Machine& machine);
 
   /// Fills the image. The device must have taken what was in it before.
   void tell(const StepBegin& begin);
-  /// Keeps what has been read back: the next update may overwrite it.
+  /// Keeps a copy of the readback, which the next update may overwrite.
   void take();
-  /// A number of what was taken last.
+  /// Return a number of that copy.
   double at(const Operand& number) const;
   double at(uint32_t which) const;
 

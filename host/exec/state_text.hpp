@@ -1,4 +1,4 @@
-// state.toml as text and back.
+// Writes state.toml as text, and reads it back.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,18 @@
 
 namespace galley {
 
-/// The format that is written. A later one may mean other things, so only the same is read.
+/// The format that is written. Only the same format is read, because another may mean other things.
 inline constexpr int64_t kStateFormat = 3;
 
 struct StateText {
   StateInfo info;
-  std::map<std::string, uint64_t> checksums;  ///< checksum of each tensor, by its name in the file
+  std::map<std::string, uint64_t> checksums;  ///< the checksum of each tensor, by its name in the file
 };
 
-/// Plugins come out in the order of their ids. Ends in a line with the checksum of all before it.
+/// Returns the text, with plugins in the order of their ids. Its last line is the checksum of all before it.
 std::string state_text(const StateInfo& info, const std::map<std::string, uint64_t>& checksums);
 
-/// `file` is for messages. Exit code Failed.
+/// Reads the text; `file` is for messages. Errors have exit code Failed.
 Result<StateText> parse_state(std::string_view text, const std::filesystem::path& file);
 
 }  // namespace galley

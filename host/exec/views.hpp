@@ -1,5 +1,4 @@
-// What kernels see of a program: operands with their final addresses and the nodes made of them, all in one block that lives as long as the
-// run.
+// Shows a program to kernels: operands with their final addresses, and the nodes made of them, in one block that lives as long as the run.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +11,10 @@
 
 namespace galley {
 
-/// Immutable once built. Points into the program, which neither changes nor moves meanwhile.
+/// Immutable once built. Points into the program, which must neither change nor move while this lives.
 class NodeViews {
  public:
-  /// Views of every kernel instruction, in the order of segments and instructions.
+  /// Makes views of every kernel instruction, in the order of segments and instructions.
   NodeViews(const Program& program, const Machine& machine);
   NodeViews(const NodeViews&) = delete;
   NodeViews& operator=(const NodeViews&) = delete;
@@ -23,10 +22,10 @@ class NodeViews {
   /// The nodes of an instruction.
   struct Pair {
     const galley_node_view* const* first = nullptr;
-    const galley_node_view* const* later = nullptr;  ///< of the second and later micro-batches; the same as `first` where nothing differs
+    const galley_node_view* const* later = nullptr;  ///< for the second and later micro-batches; the same as `first` if nothing differs
     uint32_t n = 0;
   };
-  /// None for instructions that are no kernels.
+  /// Returns the nodes of an instruction: none if it is no kernel.
   Pair of(SegmentKind kind, size_t index) const { return pairs_[static_cast<size_t>(kind)][index]; }
 
  private:

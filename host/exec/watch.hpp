@@ -1,4 +1,4 @@
-// What looks on as a program runs: poison and reference mode (host/proofs). The executor knows no more of them than this.
+// Lets proofs watch a program while it runs: poison and reference mode (host/proofs). The executor knows no more of them than this.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace galley {
 
-/// Is told of each instruction, which the device has done by the time that it is told. Errors end the run: they say what is wrong, and the
-/// executor adds where. Each function does nothing unless a watch overrides it.
+/// Is called before and after each instruction; the device has then done all instructions before. Errors end the run: they say what is
+/// wrong, and the executor adds where. Each function does nothing unless a watch overrides it.
 class Watch {
  public:
   virtual ~Watch() = default;
@@ -35,9 +35,9 @@ class Watch {
 /// Makes a watch of an executor's program, on its machine, all of which outlive it.
 using MakeWatch = std::function<std::unique_ptr<Watch>(const Program&, const Plan&, Machine&)>;
 
-/// Who watches an executor. Where somebody does, each instruction waits for the one before it.
+/// The watches of an executor. If there are any, each instruction waits for the one before it.
 struct Watching {
-  std::vector<MakeWatch> by;  ///< told in this order; the first one's run() is the outermost
+  std::vector<MakeWatch> by;  ///< called in this order; the first one's run() is the outermost
   HostCopies copies = HostCopies::No;
 };
 

@@ -1,4 +1,4 @@
-// Checksums of weights (galley/checksum.h): kernels make those of what lies where kernels compute, the host makes the others.
+// Computes checksums of weights (galley/checksum.h): kernels do so for weights where kernels compute, the host for the others.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace galley {
 
-/// One thread. Taking them waits for everything that is under way, and allocates nothing.
+/// One thread. take() waits for everything that is under way, and allocates nothing.
 class WeightChecksums {
  public:
-  /// Of frozen weights (SegmentKind::Frozen) or trained ones (SegmentKind::Trained); `executor` outlives it.
+  /// Is for frozen weights (SegmentKind::Frozen) or trained ones (SegmentKind::Trained); `executor` outlives it.
   WeightChecksums(Executor& executor, SegmentKind kind)
       : executor_(executor), kind_(kind), checksums_(weight_checksums(executor.program(), kind)) {}
 
-  /// One number for each tensor of Program::frozen or Program::trained, in its order.
+  /// Computes one number for each tensor of Program::frozen or Program::trained, in its order.
   Status take(std::span<uint64_t> out) const;
 
  private:

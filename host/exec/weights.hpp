@@ -1,4 +1,4 @@
-// Weights from safetensors files: checked before a byte is allocated, then read into their places.
+// Reads weights from safetensors files: checks the files before a byte is allocated, then reads tensors into the machine.
 #pragma once
 
 #include <map>
@@ -12,9 +12,9 @@
 
 namespace galley {
 
-/// Opens every file that a Read instruction names and compares: a tensor that is missing under all its names, one that nobody reads and no
-/// pattern of `ignored` (host/base/glob.hpp) names, another shape, a dtype that cannot be converted. Exit code Recipe, with file and
-/// tensor. Reads headers only. [plan-time]
+/// Checks every file that a Read instruction names. Errors (exit code Recipe, with file and tensor): a tensor that is missing under all its
+/// names, one that nobody reads and no pattern of `ignored` (host/base/glob.hpp) names, another shape, a dtype that cannot be converted.
+/// Reads headers only. [plan-time]
 Status check_files(const Program& program, std::span<const std::string> ignored);
 
 /// Reads tensors into a machine; each file is opened once and stays open until this is dropped.
@@ -22,11 +22,11 @@ class WeightFiles {
  public:
   WeightFiles(const Program& program, Machine& machine) : program_(program), machine_(machine) {}
 
-  /// Runs a Read instruction: takes the first of its names that is there, and compares the numbers of the others, which have to be the
-  /// same (a head that is tied to the embedding, and saved again): else exit code Recipe with both names. Converts to the operand's dtype,
-  /// through its second output (or the program's staging) where dtypes differ or the host cannot reach the destination. Synchronizes first,
-  /// because work enqueued before may still use those bytes. A number in the file that is NaN or infinite, or that overflows the operand's
-  /// dtype, is exit code Recipe with its place.
+  /// Runs a Read instruction: reads the first of its names that is there. If others are there (a head that is tied to the embedding, and
+  /// saved again), their numbers have to be the same: else exit code Recipe with both names. Converts to the operand's dtype, through its
+  /// second output (or the program's staging) if dtypes differ or the host cannot reach the destination. Synchronizes first, because work
+  /// enqueued before may still use those bytes. A number in the file that is NaN or infinite, or that overflows the operand's dtype, is
+  /// exit code Recipe with its position.
   Status read(const Instruction& code);
 
  private:

@@ -1,4 +1,4 @@
-// What the tables of verbs share: a verb finds its graph, checks what a plugin says, and refuses it with a text that the host keeps.
+// Helpers for the tables of verbs: a verb finds its graph, checks what a plugin says, and refuses it with an error that the host keeps.
 #pragma once
 
 #include <new>
@@ -13,7 +13,7 @@ namespace galley::verbs {
 
 inline Graph& graph_of(galley_graph* handle) { return *reinterpret_cast<Graph*>(handle); }
 
-/// Refuses, and remembers it: when the plugin's call fails now, this is the fault.
+/// Refuses a verb and keeps the error in the graph: if the plugin's call fails now, this is the reason.
 inline galley_status refuse(galley_graph* g, galley_error* out, Error error) {
   fill_error(out, GALLEY_INVALID, error.cause, error.hint);
   graph_of(g).refused = std::move(error);
@@ -23,7 +23,7 @@ inline galley_status refuse(galley_graph* g, galley_error* out, std::string caus
   return refuse(g, out, plugin_error(std::move(cause)));
 }
 
-/// Runs a verb's body. No exception of the host crosses the ABI.
+/// Runs a verb's body and catches the host's exceptions: none crosses the ABI.
 template <class Body>
 galley_status guarded(galley_graph* g, galley_error* out, Body&& body) noexcept {
   try {
@@ -41,11 +41,11 @@ galley_status guarded(galley_graph* g, galley_error* out, Body&& body) noexcept 
 
 inline std::string text_or_empty(const char* text) { return text ? text : ""; }
 inline std::string quoted(const std::string& text) { return "'" + text + "'"; }
-/// Of a plugin's text that has not been checked yet.
+/// Quotes a plugin's text that has not been checked yet.
 inline std::string shown(const std::string& text) { return quoted(printable(text, Lines::Escape)); }
 inline bool is_plain(const std::string& text) { return printable(text, Lines::Escape) == text; }
 
-/// A verb that the graph carries out, or refuses.
+/// Runs a verb that the graph carries out or refuses.
 template <class Act>
 galley_status carry_out(galley_graph* g, galley_error* error, Act&& act) {
   return guarded(g, error, [&] {
@@ -54,7 +54,7 @@ galley_status carry_out(galley_graph* g, galley_error* error, Act&& act) {
   });
 }
 
-/// A verb that hands out a tensor.
+/// Runs a verb that returns a tensor.
 template <class Find>
 galley_status hand_out(galley_graph* g, galley_tensor* out, galley_error* error, Find&& find) {
   return guarded(g, error, [&] {

@@ -1,4 +1,4 @@
-// Which ranges of tensors the entries of a segment read and write, and what cannot change places because of them.
+// Lists the ranges of tensors that the entries of a segment read and write, and finds entries that must keep their order. `fuse` uses it.
 #pragma once
 
 #include <algorithm>
@@ -27,13 +27,13 @@ class Accesses {
  public:
   Accesses(const Outline::Code& code, const Originals& source, size_t tensors);
 
-  /// An entry's accesses: one for each operand that is there, inputs before outputs.
+  /// Returns an entry's accesses: one for each operand that is present, inputs before outputs.
   std::span<const Access> of(uint32_t entry) const { return {accesses_.data() + first_[entry], accesses_.data() + first_[entry + 1]}; }
   const Access& operator[](uint32_t index) const { return accesses_[index]; }
-  /// Indices of a tensor's accesses, by region and first byte.
+  /// Return indices of a tensor's accesses, by region and first byte.
   std::span<const uint32_t> readers(TensorId tensor) const { return readers_.of(tensor); }
   std::span<const uint32_t> writers(TensorId tensor) const { return writers_.of(tensor); }
-  /// The first entry of an entry's region; nothing moves from one region to another.
+  /// Returns the first entry of an entry's region; nothing moves from one region to another.
   uint32_t region(uint32_t entry) const { return region_[entry]; }
   /// Calls `found(mine, other)` for each access of the entry and each one by an earlier entry of its region that conflicts with it.
   template <class Found>
@@ -55,7 +55,7 @@ class Accesses {
   }
 
  private:
-  /// Accesses by tensor, then by region and first byte: indices into accesses_.
+  /// Holds indices into accesses_: by tensor, then by region and first byte.
   struct Index {
     std::vector<uint32_t> first, accesses;
     std::span<const uint32_t> of(TensorId tensor) const {

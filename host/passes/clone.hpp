@@ -1,4 +1,4 @@
-// A micro-batch in which backward recomputes or brings back what it does not find.
+// Makes a micro-batch in which backward recomputes (clones) or copies back the saved tensors that were not kept.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace galley {
 
-/// Micro with clones and copies, as references into micro without them.
+/// Micro with clones and copies, as references into the instructions of micro without them.
 struct Recomputed {
   static constexpr uint32_t added = UINT32_MAX;
   struct Tensor {
@@ -18,17 +18,17 @@ struct Recomputed {
   };
   Outline::Code code;
   std::vector<uint32_t>
-      from;                 ///< of each entry: the instruction that it is, or that it clones; `added`: it copies, or keeps queues in order
-  std::vector<bool> again;  ///< of each entry: it is a clone
-  std::vector<Tensor> tensors;  ///< entry k is tensor N + k, where N tensors are there without clones
-  std::vector<TensorId> saved;  ///< what backward reads of forward, and what lies elsewhere or is made again for it
+      from;                 ///< for each entry: the instruction that it is, or that it clones; `added`: it copies, or keeps queues in order
+  std::vector<bool> again;  ///< whether an entry is a clone
+  std::vector<Tensor> tensors;  ///< element k is tensor N + k, if there are N tensors without clones
+  std::vector<TensorId> saved;  ///< tensors that backward reads: left by forward, brought back, or made again
 };
 
-/// Knows micro as `place` and `bind` have left it; says what it becomes for any choices.
+/// Tells what micro, as `place` and `bind` have left it, becomes for any choices.
 class Recomputer {
  public:
   explicit Recomputer(const Compilation& c);
-  /// One choice a tensor of c.saved.
+  /// `choices` has one choice for each tensor of c.saved.
   Recomputed apply(std::span<const uint32_t> choices) const;
 
  private:
@@ -39,10 +39,10 @@ class Recomputer {
   const Compilation& c_;
   Outline::Code micro_;
   std::vector<Operands> items_;
-  std::vector<int64_t> blocks_;    ///< of each item
+  std::vector<int64_t> blocks_;    ///< the block of each item
   std::vector<int32_t> producer_;  ///< by tensor: the forward item that makes it, -1: none
-  std::vector<bool> temporary_;    ///< by tensor: workspace and what is staged, of one instruction or item only
-  uint32_t events_ = 0;            ///< so many are in use
+  std::vector<bool> temporary_;    ///< by tensor: only one instruction or item uses it (workspace, staged copies)
+  uint32_t events_ = 0;            ///< how many are in use
 };
 
 }  // namespace galley

@@ -1,4 +1,4 @@
-// What the passes hand on. Each reads what earlier ones have made and adds one thing of its own.
+// The data that the passes share. Each pass reads what earlier passes have made and adds one thing of its own.
 #pragma once
 
 #include <deque>
@@ -15,23 +15,23 @@
 
 namespace galley {
 
-/// What claims on parameters and on the run have decided.
+/// The decisions that follow from claims on parameters and on the run.
 struct Decisions {
   std::vector<galley_tensor> trainable;  ///< the parameters that are trained, in the order in which they were made
   int64_t micro_batches = 1;
-  int64_t window_tokens = 0;  ///< > 0: as many micro-batches as come closest to it, micro_batches at most
-  int window_use = no_use;    ///< the strategy that says so
+  int64_t window_tokens = 0;  ///< > 0: a window takes the number of micro-batches that comes closest to it, micro_batches at most
+  int window_use = no_use;    ///< the strategy that decides this
 };
 
-/// Which instructions of micro an item became, before anything is recomputed: item i has [begin[i], begin[i + 1]).
+/// Maps items to instructions of micro before anything is recomputed: item i became the instructions [begin[i], begin[i + 1]).
 struct MicroItems {
-  size_t forward = 0;  ///< the number of forward's items; the head's and backward's come after them
+  size_t forward = 0;  ///< the number of forward's items; the items of the head and of backward come after them
   size_t head = 0;     ///< the number of the head's items
   std::vector<uint32_t> begin;
   std::vector<TensorId> tensors;  ///< for each graph tensor: its tensor if it is a transient of micro, else no_tensor
 };
 
-/// What forward leaves for head and backward, and what enters blocks.
+/// The tensors that forward leaves for the head and backward, and those that enter blocks.
 struct SavedSet {
   std::vector<galley_tensor> tensors;
   std::deque<std::vector<uint64_t>> parents;
@@ -40,7 +40,7 @@ struct SavedSet {
   int64_t blocks = 0;
 };
 
-/// All that passes know. The comment of each field names the pass that makes it, and says what it is where its name does not.
+/// Everything that passes know. The comment of a field names the pass that makes it.
 struct Compilation {
   Graph& graph;
   Strategies strategies;
@@ -60,32 +60,32 @@ struct Compilation {
   SavedSet saved = {};                      ///< decide
   std::vector<uint32_t> choices = {};       ///< decide; one for each saved tensor
   int64_t budget = 0;                       ///< decide; the bytes of class 0 that a strategy allows, or 0 if none sets a budget
-  /// The verifier after each pass; for each node, the inputs that its shape rule has seen.
+  /// The verifier after each pass; the inputs of each node that its shape rule has seen.
   std::vector<std::vector<galley_tensor>> inferred = {};
 
   bool backward() const { return options.purpose == Purpose::Train || options.purpose == Purpose::Gradients; }
   bool trains() const { return options.purpose == Purpose::Train; }
-  /// Whether there is a window part, and with it numbers that host and device exchange.
+  /// Returns whether there is a window section, and with it numbers that host and device exchange.
   bool steps() const { return !graph.section(Section::Window).empty(); }
   bool saves() const { return options.purpose == Purpose::Export || (trains() && options.exports); }
-  /// Whether strategies are asked what the model is evaluated with in the place of parameters that are trained (eval_as).
+  /// Returns whether strategies are asked for values that replace trained parameters when the model is evaluated (eval_as).
   bool asks_for_evaluation() const;
   Tensors tensors() const { return {graph, orders}; }
-  /// Whether no memory class has grown, from peaks `before` to peaks `after`, beyond its capacity, nor all that counts beyond --memory.
+  /// Returns whether the growth from peaks `before` to peaks `after` leaves each class within its capacity, and all within --memory.
   bool within_limits(const std::vector<int64_t>& before, const std::vector<int64_t>& after) const;
 };
 
-/// To some memory class.
+/// The choice to offload a saved tensor, to whatever memory class.
 inline constexpr uint32_t kOffload = GALLEY_OFFLOAD_TO(0);
 
-/// What is done with a saved tensor: GALLEY_KEEP, GALLEY_RECOMPUTE, GALLEY_RECOMPUTE_EACH or kOffload.
+/// Returns what is done with a saved tensor: GALLEY_KEEP, GALLEY_RECOMPUTE, GALLEY_RECOMPUTE_EACH or kOffload.
 inline uint32_t choice_how(uint32_t choice) { return choice & 0xFFu; }
-/// The memory class to which a saved tensor is offloaded.
+/// Returns the memory class to which a saved tensor is offloaded.
 inline uint32_t choice_memory(uint32_t choice) { return choice >> 8; }
-/// "keep"; "offload to pinned".
+/// Returns "keep" or "offload to pinned", for dumps.
 std::string choice_text(const Compilation& c, uint32_t choice);
 
-/// "STEP and AFTER" of GALLEY_STAGE_STEP | GALLEY_STAGE_AFTER.
+/// Returns "STEP and AFTER" for GALLEY_STAGE_STEP | GALLEY_STAGE_AFTER.
 std::string stage_names(uint32_t stages);
 
 }  // namespace galley

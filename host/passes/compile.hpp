@@ -1,4 +1,4 @@
-// From a model's graph and the recipe's strategies to a program. compile.cpp has the list of passes.
+// Compiles a model's graph and the recipe's strategies into a program. compile.cpp has the list of passes.
 #pragma once
 
 #include <vector>
@@ -11,10 +11,10 @@
 
 namespace galley {
 
-/// Runs all passes. `graph` holds the forward graph of the family (and is changed). [main-thread] [plan-time]
+/// Runs all passes and returns the program. `graph` holds the family's forward graph, and is changed. [main-thread] [plan-time]
 Result<Program> compile(Graph& graph, Strategies strategies, Plugins& plugins, const Target& target, const CompileOptions& options);
 
-/// In the order in which they run.
+/// Returns the passes in the order in which they run.
 std::vector<PassInfo> pass_list();
 
 }  // namespace galley

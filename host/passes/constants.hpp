@@ -1,4 +1,4 @@
-// What constants are made from.
+// Tells from which tensors constants are made, for the passes that order, load and make them again.
 #pragma once
 
 #include <vector>
@@ -7,10 +7,10 @@
 
 namespace galley {
 
-/// By tensor: whether it is a parameter that an update may write, a state, or a constant that is made again whenever one of these changed.
+/// Returns for each tensor whether it can change: a parameter that an update may write, a state, or a constant made from one of these.
 std::vector<bool> changing_tensors(const Graph& graph);
 
-/// The tensor that a constant copies into its own dtype; 0: the constant is no copy.
+/// Returns the tensor that a constant copies into its own dtype; 0 if the constant is no copy.
 galley_tensor copied_by(const Compilation& c, const GraphTensor& constant);
 
 }  // namespace galley

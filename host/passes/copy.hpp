@@ -1,4 +1,4 @@
-// Instructions that copy between memory classes, and those that keep queues in step.
+// Makes instructions that copy between memory classes, and those that order queues: record and wait.
 #pragma once
 
 #include <vector>
@@ -16,9 +16,8 @@ inline Instruction sync(Action action, uint32_t queue, uint32_t event) {
   return i;
 }
 
-/// The instructions of a copy on `queue`, in order, by calls of add(action, queue, event): the copy begins after all that stands before it,
-/// and what follows waits for it; `overlap` gives it the time that it needs. On queue 0 it is one instruction. `events` counts those given
-/// out.
+/// Makes the instructions of a copy on `queue`, in order, by calls of add(action, queue, event). The copy begins after all before it, and
+/// all that follows waits for it; `overlap` changes that. On queue 0 it is one instruction. `events` counts the events in use.
 template <class Add>
 void copy_in_order(uint32_t queue, uint32_t* events, const Add& add) {
   if (queue == 0) return add(Action::Copy, queue, 0u);

@@ -1,4 +1,4 @@
-// Where a tensor lies that a strategy saves beside the parameters (export_tensor).
+// Reads the name under which a strategy saves a tensor beside the parameters (the verb export_tensor).
 #pragma once
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 
 namespace galley {
 
-/// "FILE:NAME", of a file into which parameters are saved: there, in the dtype of that file's numbers. "NAME": in the model's file, in the
-/// tensor's own dtype, as a format needs it; not of a merged model, which is in no format.
+/// "FILE:NAME" saves into a file with parameters, in the dtype of that file's numbers. "NAME" saves into the model's file, in the tensor's
+/// own dtype, as a format needs it; a merged model, which is in no format, lacks it.
 struct ExportedPlace {
   explicit ExportedPlace(const std::string& name) : entry(name) {
     const size_t colon = name.find(".safetensors:");

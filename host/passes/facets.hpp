@@ -1,4 +1,4 @@
-// What is asked about whom, in which order, and what the host makes of the answers.
+// Asks strategies for claims, facet by facet, and puts the answers into the graph and the decisions.
 #pragma once
 
 #include <vector>
@@ -8,16 +8,16 @@
 
 namespace galley {
 
-/// Who is asked about: a tensor, a node, or the run.
+/// The subject of a claim: a tensor, a node, or the run.
 struct Who {
   uint32_t kind = GALLEY_SUBJECT_RUN;
   galley_tensor tensor = 0;
   galley_node node = 0;
 };
 
-/// Which parameters are to be trained.
+/// Asks which parameters are to be trained.
 Status ask_trainable(Compilation& c, const std::vector<Who>& subjects);
-/// Every other facet that the subjects have. Each sees only what earlier ones have decided.
+/// Asks about every other facet that the subjects have, one after another. A question shows only what earlier ones have decided.
 Status ask_facets(Compilation& c, const std::vector<Who>& subjects);
 
 }  // namespace galley

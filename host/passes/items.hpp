@@ -1,4 +1,4 @@
-// Items: nodes in the order in which they run, with head and loss unrolled over chunks of rows.
+// Items: nodes in the order in which they run, the head and the loss unrolled over chunks of rows. The pass `order` makes them.
 #pragma once
 
 #include <deque>
@@ -9,34 +9,34 @@
 
 namespace galley {
 
-/// What an item touches of a tensor: all of it, or some rows.
+/// A tensor that an item reads or writes: all of it, or some of its rows.
 struct Ref {
   galley_tensor tensor = 0;  ///< 0: absent
   int64_t row = 0;
   int64_t rows = -1;  ///< -1: all of it
 };
 
-/// A node put into an order.
+/// A node in an order.
 struct Item {
   const GraphNode* node = nullptr;
   std::vector<Ref> inputs;
   std::vector<Ref> outputs;
-  Mask accumulate;  ///< of outputs: those that are added to
+  Mask accumulate;  ///< the outputs that are added to
   int64_t first_row = 0;
   bool training = true;
 };
 
 struct Orders {
-  /// What only an order has (a chunk's own logits): numbered after the graph's tensors.
+  /// Tensors that only an order has (a chunk's own logits), numbered after the graph's tensors.
   std::deque<GraphTensor> own;
-  std::deque<GraphNode> casts;                ///< likewise: in the place of nodes that only training has
-  std::vector<Item> forward, head, backward;  ///< one after another: a micro-batch
-  std::vector<Item> window;                   ///< once before them
+  std::deque<GraphNode> casts;                ///< nodes that only an order has: they replace nodes that only training has
+  std::vector<Item> forward, head, backward;  ///< one after another, they are a micro-batch
+  std::vector<Item> window;                   ///< runs once before the micro-batches
   std::vector<Item> update;
-  std::vector<Item> inference;  ///< forward without what only training does: to evaluate, or to sample one row
+  std::vector<Item> inference;  ///< forward without what only training does, to evaluate or to sample one row
 };
 
-/// The graph's tensors and those that orders have of their own.
+/// Looks up the graph's tensors and those that only orders have.
 class Tensors {
  public:
   Tensors(const Graph& graph, const Orders& orders) : graph_(graph), own_(orders.own) {}
@@ -50,10 +50,10 @@ class Tensors {
   const std::deque<GraphTensor>& own_;
 };
 
-/// The item that is all of a node.
+/// Returns the item that reads and writes all of a node's tensors.
 Item whole(const GraphNode& node);
 
-/// FLOPs and bytes of an item by its op's rule.
+/// Returns the FLOPs and bytes of an item, by its op's rule.
 Result<galley_cost> item_cost(const Graph& graph, const Tensors& tensors, const Item& item);
 
 }  // namespace galley

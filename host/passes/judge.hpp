@@ -1,4 +1,4 @@
-// Claims: what strategies say about one property of a tensor, a node or the run, and whose word holds.
+// Asks strategies for claims on one property of a tensor, a node or the run, and decides whose claim holds.
 #pragma once
 
 #include <vector>
@@ -13,10 +13,10 @@ struct Claimed {
   int use = no_use;  ///< who won
   int64_t number = 0;
   std::string text;
-  AttrList attrs;  ///< options of what `text` names
+  AttrList attrs;  ///< options of the format or class that `text` names
 };
 
-/// The name of a facet for messages.
+/// Returns the name of a facet for messages.
 const char* facet_name(uint32_t facet);
 
 /// One strategy's answer.
@@ -25,10 +25,10 @@ struct Said {
   Claimed value;
 };
 
-/// Judges all answers at once, so that the order in the recipe decides nothing: the strongest hold, and they must agree.
+/// Judges all answers at once, so that their order in the recipe decides nothing: the strongest answers hold, and they must agree.
 Result<Claimed> judge(Strategies strategies, uint32_t facet, const galley_subject& subject, const std::vector<Said>& answers);
 
-/// Asks every strategy once about a facet of these subjects. What was claimed of each, in the same order, not yet judged.
+/// Asks every strategy once about a facet of these subjects. Returns the claims on each subject, in the same order, not yet judged.
 Result<std::vector<std::vector<Said>>> claims(Graph& graph, Strategies strategies, uint32_t facet,
                                               const std::vector<galley_subject>& subjects);
 

@@ -1,4 +1,4 @@
-// Which kernel does an instruction.
+// Chooses the kernel of an instruction, for the passes that bind or join instructions.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,7 @@
 
 namespace galley {
 
-/// A kernel and the memory it asked for; no kernel: why none serves.
+/// A kernel and the memory that it asks for; without a kernel, `refusals` says why none serves.
 struct KernelChoice {
   const galley_kernel* kernel = nullptr;
   const Plugin* plugin = nullptr;  ///< whose kernel it is
@@ -27,23 +27,23 @@ struct KernelChoice {
   std::string refusals;
 };
 
-/// Gives an instruction its kernel, a workspace and constants.
+/// Gives an instruction the chosen kernel, and makes its workspace and constants.
 void give(Program& program, Instruction& instruction, const KernelChoice& choice);
 
 /// Asks each kernel once for each kind of instruction and remembers the answer.
 class Kernels {
  public:
-  /// Kernels of these plugins may do ops of others: those that came with the program, that the recipe uses or asks for, and the device's
-  /// own.
+  /// Any plugin's kernels may serve its own ops. Other plugins' ops are served by kernels of plugins that came with the program, that the
+  /// recipe uses or asks for, and by the device's own.
   Kernels(Plugins& plugins, Strategies strategies, const Target& target, const CompileOptions& options, int64_t length);
 
-  /// The best kernel for an instruction. `query` is shown the heavier of each operand's two accesses: a kernel that cannot add is none for
-  /// a gradient.
+  /// Returns the best kernel for an instruction. `query` is shown the heavier of each operand's two accesses, so that a kernel that cannot
+  /// add is not chosen for a gradient.
   Result<const KernelChoice*> choose(const Instruction& instruction, const std::vector<ProgramTensor>& tensors);
 
-  /// The chains that there are kernels for, as lists of ops; longer ones first, then by name.
+  /// Returns the chains for which there are kernels, as lists of ops: longer ones first, then by name.
   const std::vector<std::vector<std::string>>& chains();
-  /// Whether some kernel of this op, or chain ("a>b"), takes groups.
+  /// Returns whether some kernel of this op or chain ("a>b") takes groups.
   bool takes_groups(const std::string& op);
   bool takes_groups(const galley_op* op);
 
@@ -58,7 +58,7 @@ class Kernels {
   std::map<std::string, KernelChoice> chosen_;
   std::optional<std::vector<std::vector<std::string>>> chains_;
   std::map<std::string, bool> takes_groups_;
-  std::map<const galley_op*, bool> ops_take_groups_;  ///< the same by table, since it is asked of each instruction
+  std::map<const galley_op*, bool> ops_take_groups_;  ///< the same by the op's table, which is faster to look up
 };
 
 }  // namespace galley

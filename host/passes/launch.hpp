@@ -1,4 +1,4 @@
-// A launch of several nodes, and the kernel that takes it.
+// Launches of several nodes, and the kernels that take them. `fuse` and `decide` use it.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 
 namespace galley {
 
-/// How a chain sees an operand: as `Operand::inner` says, and whether it has lost its memory.
+/// Marks an operand of a chain: its number between links (Operand::inner), and whether it has lost its memory.
 struct Mark {
   uint32_t inner = 0;
   bool gone = false;
@@ -20,23 +20,23 @@ struct Mark {
 struct Launch {
   std::vector<uint32_t> entries;
   size_t links = 1;
-  std::vector<Mark> marks;               ///< of a chain's operands: all nodes' inputs, then all outputs; empty for a group of nodes
+  std::vector<Mark> marks;               ///< marks of a chain's operands: all nodes' inputs, then all outputs; empty for a group of nodes
   const KernelChoice* choice = nullptr;  ///< null: the entry as it is
 };
 
-/// Where each input of the nodes is among the inputs of the instruction that joins them, node by node: components of operands in formats
-/// come after what all nodes read.
+/// Returns the position of each input of the nodes among the inputs of the instruction that joins them, node by node. Components of formats
+/// come after all other inputs.
 std::vector<size_t> joined_inputs(const std::vector<const Instruction*>& nodes);
-/// The instruction that does several; its kernel and workspace are for the caller to add.
+/// Returns the instruction that does several nodes; the caller adds its kernel and workspace.
 Instruction join(const std::vector<const Instruction*>& nodes, const Launch& launch);
 
-/// The instructions that the entries of a segment are, or are clones of: alike but for tensors.
+/// The instructions that the entries of a segment are, or are clones of. A clone differs in its tensors only.
 struct Originals {
   std::vector<const Instruction*> instructions;
   std::vector<bool> recomputed;
 };
 
-/// Asks once about nodes of one kind.
+/// Finds kernels for launches of several nodes, and remembers the answer for all nodes of one kind.
 class Joints {
  public:
   explicit Joints(Compilation& c) : c_(c) {}
@@ -44,9 +44,9 @@ class Joints {
     const KernelChoice* choice = nullptr;
     std::vector<TakeOver> take_overs;
   };
-  /// What the nodes are as one launch.
+  /// Returns the nodes as one launch.
   Result<const Joint*> joint(const std::vector<const Instruction*>& nodes, const Launch& launch);
-  /// What the instruction may take over as it is.
+  /// Returns what the instruction may take over if it is not joined.
   const std::vector<TakeOver>& alone(const Instruction* i);
 
  private:

@@ -1,4 +1,4 @@
-// The nodes that a tensor is made by. Nodes of evaluation, export and load run only where something needs what they make.
+// Finds the nodes that make a tensor. Nodes of evaluation, export and load run only where something needs their outputs.
 #pragma once
 
 #include <map>
@@ -11,15 +11,15 @@ namespace galley {
 
 class Makers {
  public:
-  /// Of these sections, which run in this order. Nodes of export read what parameters are evaluated with. The graph does not change while
-  /// this lives.
+  /// Looks at these sections, which run in this order. Nodes of export read the values with which parameters are evaluated. The graph must
+  /// not change while this lives.
   Makers(const Graph& graph, const std::vector<Section>& sections);
 
-  /// The nodes that make `t`, but for those that are `done`: each after those whose outputs it reads. `beginnings`, if not null, gets what
-  /// they read and none of the sections writes, or `t` itself if none writes it.
+  /// Returns the nodes that make `t` and are not `done`, each after those whose outputs it reads. If `beginnings` is not null, it gets the
+  /// tensors that they read and no section writes, or `t` itself if none writes it.
   std::vector<galley_node> of(galley_tensor t, const std::set<galley_node>& done = {},
                               std::vector<galley_tensor>* beginnings = nullptr) const;
-  /// What a node reads as its input `t`.
+  /// Returns the tensor that a node really reads as its input `t`.
   galley_tensor read(const GraphNode& node, galley_tensor t) const;
 
  private:
@@ -33,8 +33,8 @@ class Makers {
 
   const Graph& graph_;
   std::vector<galley_node> order_;
-  std::map<galley_tensor, std::vector<size_t>> writers_;  ///< places in `order_`
-  std::map<galley_tensor, galley_tensor> evaluated_;      ///< by the parameter in whose place they are read
+  std::map<galley_tensor, std::vector<size_t>> writers_;  ///< indices into `order_`
+  std::map<galley_tensor, galley_tensor> evaluated_;      ///< by the parameter that they replace
 };
 
 }  // namespace galley

@@ -1,4 +1,4 @@
-// The ops that the host itself needs. All of them come from one plugin, whatever else calls an op by such a name.
+// Finds the ops that the host itself needs. All of them come from one plugin, whatever other plugin has an op of such a name.
 #pragma once
 
 #include "galley/op.h"
@@ -13,21 +13,21 @@ inline constexpr const char* standard_plugin = "models";
 struct Roles {
   const galley_op* add = nullptr;          ///< joins two gradients
   const galley_op* copy = nullptr;         ///< brings a gradient into the parameter's buffer
-  const galley_op* sum_squares = nullptr;  ///< of one gradient
-  const galley_op* norm_finish = nullptr;  ///< from the sums of squares to the norm
+  const galley_op* sum_squares = nullptr;  ///< sums the squares of one gradient
+  const galley_op* norm_finish = nullptr;  ///< makes the norm of the sums of squares
   const galley_op* fill = nullptr;         ///< begins what has no initializer
-  const galley_op* take_rows = nullptr;    ///< the position to sample from
-  const galley_op* step_begin = nullptr;   ///< step scalars before the first micro-batch
-  const galley_op* loss_begin = nullptr;   ///< the loss, 0
+  const galley_op* take_rows = nullptr;    ///< takes the position to sample from
+  const galley_op* step_begin = nullptr;   ///< makes step scalars before the first micro-batch
+  const galley_op* loss_begin = nullptr;   ///< sets the loss to 0
   const galley_op* scale_loss = nullptr;   ///< multiplies the loss scale
-  const galley_op* loss_seed = nullptr;    ///< from loss scale and tokens
-  const galley_op* scheduled = nullptr;    ///< an option's value at the applied step
-  const galley_op* next_rows = nullptr;    ///< the random numbers' row in each micro-batch
+  const galley_op* loss_seed = nullptr;    ///< makes the loss seed of loss scale and tokens
+  const galley_op* scheduled = nullptr;    ///< takes an option's value at the applied step
+  const galley_op* next_rows = nullptr;    ///< moves the random numbers' row on in each micro-batch
   const galley_op* step_end = nullptr;     ///< counts applied steps
-  const galley_op* checksum = nullptr;     ///< of weights, for the proof of training
+  const galley_op* checksum = nullptr;     ///< makes checksums of weights, for the proof of training
 };
 
-/// Whose op it is, for messages.
+/// Returns the id of the plugin that an op belongs to, for messages.
 std::string owner_of(const galley_op* op);
 
 /// Loads the standard plugin. [plan-time]

@@ -1,11 +1,11 @@
-// What can be decided on: what forward leaves for backward and what enters blocks, with the price of not keeping it.
+// Finds the saved tensors, on which `decide` asks strategies: those that forward leaves for backward, and those that enter blocks.
 #pragma once
 
 #include "host/passes/compilation.hpp"
 
 namespace galley {
 
-/// The price of a tensor is that of the nodes between it and the tensors of the set that it is made from.
+/// Returns the saved tensors with the price of recomputing each: that of the nodes between it and the saved tensors that it is made from.
 Result<SavedSet> find_saved(const Compilation& c);
 
 }  // namespace galley

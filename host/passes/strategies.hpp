@@ -1,4 +1,4 @@
-// The recipe's strategies, as passes see them.
+// The recipe's strategies as passes see them: their order, their names in messages, and calls into them.
 #pragma once
 
 #include <functional>
@@ -12,24 +12,24 @@
 
 namespace galley {
 
-/// In the recipe's order. `use` is an index into it.
+/// The strategies in the recipe's order. A `use` is an index into it.
 using Strategies = std::span<const std::unique_ptr<const LoadedStrategy>>;
 
-/// The uses in the order in which they are called: by a number of the strategy (its phase, its order), then by its name, then by its options.
+/// Returns the uses in the order of calls: by a number of the strategy (its phase, its order), then by name, then by options.
 std::vector<int> in_order(Strategies strategies, const std::function<uint32_t(const LoadedStrategy&)>& number);
 
-/// "NAME (recipe.lua:9)": for messages and the plan; "" for no_use.
+/// Returns "NAME (recipe.lua:9)", for messages and the plan; "" for no_use.
 std::string label(Strategies strategies, int use);
 
-/// "NAME (recipe.lua:9), plugin 'ID'"; "" for no_use.
+/// Returns "NAME (recipe.lua:9), plugin 'ID'"; "" for no_use.
 std::string label_and_plugin(Strategies strategies, int use);
-/// Exit code Plugin: what a strategy has done wrong, after its name.
+/// Makes an error with exit code Plugin: the strategy's name, then what it has done wrong.
 Error strategy_error(Strategies strategies, int use, const std::string& cause, std::string hint = {});
 
-/// The schedule of an option that is a number; an error names the option.
+/// Returns the schedule of an option that is a number; an error names the option.
 Result<Schedule> option_schedule(const LoadedStrategy& strategy, const std::string& option);
 
-/// Calls into a strategy, which builds as `author`. A bad status or an exception becomes an error that names it.
+/// Calls into a strategy, which builds as `author`. A bad status or an exception becomes an error that names the strategy.
 Status call_strategy(Graph& graph, Strategies strategies, Author author, std::string_view what,
                      const std::function<galley_status(galley_error*)>& call);
 

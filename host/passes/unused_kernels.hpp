@@ -1,4 +1,4 @@
-// Kernels that somebody wants and that no plan can have: the words that a wrong name would not get otherwise.
+// Warns of kernels that no plan can use: without it, a wrong name of an op or a device would pass in silence.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace galley {
 
-/// A line for each kernel of these plugins whose op or device nobody provides, and one for each plugin of `asked` of whose kernels the
-/// program has none. The plugins are loaded.
+/// Returns a line for each kernel of these plugins whose op or device nobody provides, and one for each plugin of `asked` whose kernels the
+/// program does not use. The plugins must be loaded.
 std::vector<std::string> unused_kernels(Plugins& plugins, const Target& target, const Program& program,
                                         const std::vector<std::string>& asked, const std::vector<std::string>& used);
 

@@ -1,4 +1,4 @@
-// What must hold of a graph between any two passes, whoever has built it.
+// Verifies the graph after each pass: checks what must hold whoever has built it.
 #pragma once
 
 #include <string_view>
@@ -7,9 +7,9 @@
 
 namespace galley {
 
-/// Looks at every tensor and node:
-///   - ranks, dtypes, kinds; as many operands as the op takes, and those that it must have;
-///   - the op's shape rule runs on every node, and what it says is what is there;
+/// Checks every tensor and node:
+///   - ranks, dtypes and kinds are valid; a node has the operands that its op must have, and no more than it takes;
+///   - the op's shape rule accepts every node, and its outputs are as the rule says;
 ///   - a transient is written once before anything adds to it or reads it, in its own part of the run;
 ///   - nothing writes what is loaded, what the loader fills or what is frozen; a parameter or a state is written by the update only;
 ///   - once there is a backward graph, every gradient is written.

@@ -1,4 +1,4 @@
-// Whether anybody knows the instruction set that a target names.
+// Checks that somebody knows the instruction set (ISA) that a target names.
 #pragma once
 
 #include <filesystem>
@@ -10,9 +10,9 @@
 
 namespace galley {
 
-/// Refuses the ISA of a target, for which there would be slow kernels or none, if it is of another kind than all that are known for its
-/// device: `own`, which is this machine's, those of the libraries of kernels, and those of the targets in `shipped`. An empty one, and any
-/// where none is known, is let through. The error names those that are known, exit code Recipe. `who` stands for the target in it.
+/// Refuses the ISA of a target if it is of another kind than all that are known for its device, because there would be slow kernels or
+/// none. Known are `own`, which is this machine's, those of the libraries of kernels, and those of the targets in `shipped`. An empty ISA
+/// passes, and any one if none is known. The error (exit code Recipe) names the known ones, and calls the target `who`.
 Status check_isa(const Target& target, std::string_view who, std::string_view own, const Plugins& plugins,
                  const std::filesystem::path& shipped);
 

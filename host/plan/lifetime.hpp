@@ -1,4 +1,4 @@
-// Lifetimes: from when to when the bytes of a tensor belong to it, found from the program alone.
+// Finds lifetimes (live ranges): the moments from the first to the last at which a tensor needs its bytes, from the program alone.
 //
 // The run's timeline is load | refresh | window | micro | update | eval | sample | export, each segment's instructions in a row; a moment
 // is a position on it. Work on queue 0 happens at its own moment. Work on another queue, and a Copy with an event on any, is in flight:
@@ -14,7 +14,7 @@
 
 namespace galley {
 
-/// Moments, both included; -1, -1: never used.
+/// The first and the last moment, both included; -1, -1: never used.
 struct Lifetime {
   int32_t first = -1;
   int32_t last = -1;
@@ -29,9 +29,9 @@ struct Timeline {
 
 Timeline timeline_of(const Outline& outline);
 
-/// One a tensor, from each Life's rule (program.hpp). What the host reads when a segment is over (logits, sample_logits, sums of squares)
-/// lives to its end. A program that breaks a rule (a Life::Segment tensor in two segments, a copy that nobody waits for) gets lifetimes
-/// wide enough to be safe where that is possible; check_plan names it. [plan-time] Pure.
+/// Returns a lifetime for each tensor, by its Life's rule (program.hpp). What the host reads when a segment is over (logits, sample_logits,
+/// sums of squares) lives to its end. A program that breaks a rule (a Life::Segment tensor in two segments, a copy that nobody waits for)
+/// gets lifetimes that are wide enough to be safe where possible; check_plan names it. [plan-time] Pure.
 std::vector<Lifetime> find_lifetimes(const Outline& outline);
 std::vector<Lifetime> find_lifetimes(const Program& program);
 

@@ -1,4 +1,5 @@
-// Offsets for blocks of known size and lifetime (dynamic storage allocation): a fixed number of greedy packings, the best kept.
+// Finds offsets for blocks of known size and lifetime (dynamic storage allocation): tries a fixed number of greedy packings, keeps the
+// best.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 
 namespace galley {
 
-/// `bytes` that nobody else may have from moment `first` to moment `last`, both included.
+/// A block that has its bytes for itself from moment `first` to moment `last`, both included.
 struct Block {
   int64_t bytes = 0;
   int32_t first = 0;
@@ -21,8 +22,8 @@ struct BlockOffsets {
   int trials = 0;                ///< packings tried before one reached the lower bound or the trials were used up
 };
 
-/// Ties go to the block that comes first; the same blocks give the same offsets on any machine. Blocks of no bytes lie at 0. [plan-time]
-/// Pure.
+/// Packs blocks. Ties go to the block that comes first, and the same blocks give the same offsets on any machine. Blocks of no bytes get
+/// the offset 0. [plan-time] Pure.
 BlockOffsets pack(std::span<const Block> blocks);
 
 }  // namespace galley

@@ -1,4 +1,4 @@
-// The plan: every tensor of a program at an offset of its memory class, and the proof that this is close to the least possible.
+// The plan: gives every tensor of a program an offset in its memory class, with a lower bound that shows how close it is to the least.
 #pragma once
 
 #include <array>
@@ -21,8 +21,8 @@ struct Moment {
 
 struct Placement {
   int64_t offset = 0;  ///< bytes from the begin of its class's arena; 0 for a tensor that is never used or has no bytes
-  /// First and last moment of its life (lifetime.hpp) on the run's timeline (the segments in order, each a range of instructions), both
-  /// included: from 0 to end - 1 for Life::Run, used or not; -1, -1 for another tensor that is never used.
+  /// First and last moment of its lifetime (lifetime.hpp) on the run's timeline (the segments in order, each a range of instructions), both
+  /// included: 0 to end - 1 for Life::Run, used or not; -1, -1 for another tensor that is never used.
   int32_t first = -1;
   int32_t last = -1;
 };
@@ -30,10 +30,10 @@ struct Placement {
 struct ClassPlan {
   int64_t planned = 0;      ///< bytes of the arena
   int64_t lower_bound = 0;  ///< largest sum of live bytes over all moments, each rounded up to the class's alignment
-  Moment peak_at;           ///< where that largest sum is first
+  Moment peak_at;           ///< the first moment with that sum
   std::string peak_name;    ///< the instruction there
   std::array<int64_t, owner_names.size()> owners =
-      {};  ///< live bytes at that moment, by owner, rounded up likewise: their sum is `lower_bound`
+      {};  ///< live bytes at that moment, by owner, also rounded up: their sum is `lower_bound`
 };
 
 struct Plan {
@@ -43,13 +43,14 @@ struct Plan {
   int32_t end = 0;
 };
 
-/// Lifetimes from the program alone, then offsets: a fixed number of orders and fits, the best kept, ties by tensor id. [plan-time] Pure;
-/// the same input gives the same bytes on any machine. Peak ≤ 1.02 × lower bound on all but adversarial programs.
+/// Makes a plan: finds lifetimes from the program alone, then offsets by a fixed number of orders and fits, of which it keeps the best;
+/// ties go by tensor id. [plan-time] Pure; the same input gives the same bytes on any machine. Peak ≤ 1.02 × lower bound, except on
+/// adversarial programs.
 Plan make_plan(const Program& program, const Target& target);
 
-/// The peak of one memory class, for `decide`: same code.
+/// Returns the peak of one memory class, as make_plan() would; for `decide`.
 int64_t plan_peak(const Outline& outline, const Target& target, uint32_t memory);
-/// Of all memory classes.
+/// Returns the peaks of all memory classes.
 std::vector<int64_t> plan_peaks(const Outline& outline, const Target& target);
 
 }  // namespace galley

@@ -1,10 +1,10 @@
-// The program of a run: flat lists of instructions over tensors whose sizes are known. The planner gives every tensor an offset; the
-// executor walks a segment. Nothing here runs or allocates.
+// The program of a run: flat lists of instructions over tensors of known size. Passes make it, the planner gives every tensor an offset,
+// and the executor walks its segments. Nothing here runs or allocates.
 //
 // A run is: load · for each step { window · micro (first) · micro (later) × (micro_batches − 1) · update } with eval between steps ·
-// export at the end. `refresh` runs when parameters have come from a resume state: it makes again what is derived from them. `frozen` and
-// `trained` make checksums of weights for the proof of training, between steps.
-// `micro` is one list: where an operand is added to instead of written from the second micro-batch on, its `later` access says so.
+// export at the end. `refresh` runs after parameters have come from a resume state, and makes again what is derived from them. `frozen` and
+// `trained` make checksums of weights for the proof of training, between steps. `micro` is one list: if an operand is written by the first
+// micro-batch and added to by later ones, its `later` access says so.
 #pragma once
 
 #include <array>
@@ -28,20 +28,20 @@ inline constexpr TensorId no_tensor = -1;
 
 using Shape = std::vector<int64_t>;
 int64_t elements(const Shape& shape);
-/// "f32"
+/// Returns "f32".
 std::string dtype_text(uint32_t dtype);
-/// The dtype that numbers may be computed or kept in: of "f32", "bf16", "f16"; 0: of anything else.
+/// Returns the dtype called "f32", "bf16" or "f16", in which numbers may be computed or kept; 0 for any other name.
 uint32_t dtype_named(const std::string& name);
-/// "(2,8)"
+/// Returns "(2,8)".
 std::string shape_text(const Shape& shape);
-/// The next multiple of the alignment.
+/// Rounds up to the next multiple of the alignment.
 inline int64_t round_up(int64_t bytes, int64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
 
-/// Who holds bytes: the owners of `plan --json`.
+/// The purposes for which bytes are used: the owners of `plan --json`.
 enum class Owner : uint8_t { Weights, Gradients, States, Saved, Activations, Workspace, Data };
 inline constexpr std::array<const char*, 7> owner_names = {"weights", "gradients", "states", "saved", "activations", "workspace", "data"};
 
-/// How long a tensor lives.
+/// The time for which a tensor keeps its bytes.
 enum class Life : uint8_t {
   Run,     ///< the whole run: weights, states, constants, step scalars, inputs, the loader's buffers
   Window,  ///< from its first write in `micro` (from micro's begin when there are several micro-batches) to its last reader in `update`
@@ -56,10 +56,10 @@ struct ProgramTensor {
   uint32_t memory = 0;  ///< index into Target::memories
   Owner owner = Owner::Activations;
   Life life = Life::Segment;
-  std::string strategy;  ///< "NAME (recipe.lua:9)", or "" for the model's own
+  std::string strategy;  ///< whose tensor it is: "NAME (recipe.lua:9)", or "" for the model's own
 };
 
-/// Named constants of an instruction, owning their values; `view` is what kernels see.
+/// Named constants of an instruction. Owns their values; kernels see `view`.
 class AttrList {
  public:
   void set(const std::string& name, int64_t value);
@@ -68,12 +68,12 @@ class AttrList {
   void set(const std::string& name, std::vector<double> values);
   void set(const std::string& name, std::vector<int64_t> values);
   void set(const galley_attr& attr);  ///< copies
-  /// Copies what a plugin gives; a name, type or value that makes no sense is exit code Plugin.
+  /// Copies the attributes that a plugin gives; a name, type or value that makes no sense is exit code Plugin.
   Status add(const galley_attr* const* attrs, uint32_t n);
   const galley_attr* find(const std::string& name) const;
   std::vector<const galley_attr*> view() const;  ///< valid while the list lives and is not changed
   bool empty() const { return items_.empty(); }
-  /// Names, types and values as one string: equal for equal lists.
+  /// Returns names, types and values as one string, equal for equal lists.
   std::string key() const;
 
  private:
@@ -88,52 +88,51 @@ class AttrList {
   void put(std::shared_ptr<Item> item);
 };
 
-/// The format of an operand, and which of the instruction's inputs are its components, in the format's order.
+/// The format of an operand. Its components are `count` inputs of the instruction from `first` on, in the format's order.
 struct OperandFormat {
   std::string name;
   AttrList attrs;                        ///< the format's options
-  std::vector<const galley_attr*> view;  ///< of them
+  std::vector<const galley_attr*> view;  ///< shows them to plugins
   size_t first = 0, count = 0;
 };
 
 inline constexpr uint32_t no_access = 0;
 
-/// A dense range of a tensor: all of it, or a chunk of its rows.
+/// An operand of an instruction: a dense range of a tensor, all of it or a chunk of its rows.
 struct Operand {
   TensorId tensor = no_tensor;  ///< no_tensor: an optional operand that is absent
   int64_t offset = 0;           ///< bytes from the tensor's begin
   Shape shape;
   uint32_t dtype = GALLEY_F32;
-  uint32_t access = GALLEY_READ;  ///< no_access: of a copy that the first micro-batch leaves out
+  uint32_t access = GALLEY_READ;  ///< no_access: the first micro-batch leaves this copy out
   uint32_t later = GALLEY_READ;   ///< access in the second and later micro-batches
-  /// Its kernel reads the operand in this format: shape and dtype are those of the numbers, and the bytes are further inputs. Null: the
-  /// operand's bytes are its numbers.
+  /// If not null, the kernel reads the operand in this format: shape and dtype are those of the numbers, and the bytes are further inputs.
+  /// If null, the operand's bytes are its numbers.
   std::shared_ptr<const OperandFormat> format;
-  /// > 0: numbers what lies between two links of the chain that the instruction is. As an input, an earlier link makes it. Without a tensor
-  /// it has no memory, since nothing else reads it.
+  /// > 0: the number of an operand between two links of the chain that the instruction is. If it is an input, an earlier link makes it.
+  /// Without a tensor it has no memory, because nothing else reads it.
   uint32_t inner = 0;
-  /// The tensor as it was before outputs took over the bytes of inputs (alias): what a reader expects to find is what was written under
-  /// this number. no_tensor: it is not known.
+  /// The tensor before outputs took over inputs' bytes (alias): a reader expects what was written under this id. no_tensor: not known.
   TensorId value = no_tensor;
   bool present() const { return tensor != no_tensor; }
-  /// In memory, in a format, or between the links of a chain.
+  /// Returns whether the operand is there: in memory, in a format, or between the links of a chain.
   bool given() const { return present() || format || inner; }
   int64_t bytes() const { return elements(shape) * galley_dtype_bytes(dtype); }
 };
 
-/// What a plugin is shown of an operand; its components, where it has a format, are the caller's to add.
+/// Returns what a plugin sees of an operand. If the operand has a format, the caller adds its components.
 galley_operand operand_view(const Operand& operand, const char* name, void* data, uint32_t access);
 
 enum class Action : uint8_t {
-  Kernel,  ///< run `kernel` on the operands
-  Copy,    ///< inputs[0] to outputs[0], other memory class; runs on `queue`, is over when `event` has been waited for
-  Record,  ///< `event` := everything put on `queue` so far
-  Wait,    ///< later work on `queue` comes after `event`
-  Read,    ///< load: outputs[0] from `file`, entry `entry`, converted to the operand's dtype through inputs-free staging (outputs[1])
-  Write,   ///< export: inputs[0] into `file` under `entry`, converted to `file_dtype`; inputs[1], if any, is what it was before training
+  Kernel,  ///< runs `kernel` on the operands
+  Copy,    ///< copies inputs[0] to outputs[0] in another memory class, on `queue`; is over when `event` has been waited for
+  Record,  ///< records in `event` everything put on `queue` so far
+  Wait,    ///< lets later work on `queue` come after `event`
+  Read,    ///< load: reads outputs[0] from `entry` of `file`; converts it to the operand's dtype, through outputs[1] as staging if there
+  Write,   ///< export: writes inputs[0] to `entry` of `file`, converted to `file_dtype`; inputs[1], if any, is its value before training
 };
 
-/// One of several nodes that one launch runs.
+/// A node of a launch that computes several.
 struct LaunchNode {
   std::string name;
   const galley_op* op = nullptr;
@@ -141,44 +140,44 @@ struct LaunchNode {
   uint64_t flags = 0;
   int64_t first_row = 0;
   int64_t block = -1;
-  size_t inputs = 0, outputs = 0;  ///< so many operands, after those of the nodes before it
+  size_t inputs = 0, outputs = 0;  ///< how many operands are its own, after those of the nodes before it
 };
 
 struct Instruction {
   Action action = Action::Kernel;
   std::string name;               ///< the node's stable name
-  std::string strategy;           ///< "NAME (recipe.lua:9)" of whose node it is; "": the model's own, or the host's
+  std::string strategy;           ///< whose node it is: "NAME (recipe.lua:9)"; "": the model's own, or the host's
   const galley_op* op = nullptr;  ///< Kernel only
   const galley_kernel* kernel = nullptr;
   bool capturable = true;  ///< Kernel: the device can capture its work and replay it
-  bool varies = false;     ///< Kernel: it has other bytes in another run
-  int64_t priority = 0;    ///< Kernel: what it answered with
+  bool varies = false;     ///< Kernel: its bytes may differ from run to run
+  int64_t priority = 0;    ///< Kernel: the priority of its answer to `query`
   std::vector<Operand> inputs;
-  size_t components = 0;         ///< so many of the last inputs are components of operands in formats; no inputs of a node
-  std::vector<Operand> outputs;  ///< an operand that is updated in place stands among the inputs with READ_WRITE
+  size_t components = 0;         ///< how many of the last inputs are components of operands in formats, and no inputs of a node
+  std::vector<Operand> outputs;  ///< an operand that is updated in place is among the inputs, with READ_WRITE
   AttrList attrs;
-  /// The nodes of a group or a chain: chain by chain, each of `links` nodes. Empty: the instruction is one node, which `op`, `attrs`,
+  /// The nodes of a group or a chain: chain by chain, each of `links` nodes. If empty, the instruction is one node, which `op`, `attrs`,
   /// `flags`, `first_row` and `block` describe.
   std::vector<LaunchNode> nodes;
   size_t links = 1;
   TensorId workspace = no_tensor;
-  TensorId constants = no_tensor;  ///< of the whole run; the kernel's `prepare` fills them
+  TensorId constants = no_tensor;  ///< live for the whole run; the kernel's `prepare` fills them
   uint64_t flags = 0;              ///< GALLEY_NODE_TRAINING
   int64_t first_row = 0;
-  int64_t block = -1;  ///< of the model's repeated blocks; -1: none
+  int64_t block = -1;  ///< one of the model's repeated blocks; -1: none
   uint32_t queue = 0;
   uint32_t event = 0;                ///< Copy, Record, Wait: numbered from 1; 0: none
   std::string file;                  ///< Read: absolute path as tensor_files.hpp reads it; Write: path below the run directory
   std::string entry;                 ///< the name in that file
-  uint32_t file_dtype = 0;           ///< Write: of the numbers in the file, to which the operand's are rounded
+  uint32_t file_dtype = 0;           ///< Write: the dtype in the file, to which the operand's numbers are rounded
   std::vector<std::string> aliases;  ///< Read: other names of the same tensor in that file
-  std::string hint;                  ///< Read: the next step where the file has none of the names, or has several and they differ
-  tensor_files::RowOrder row_order;  ///< Read: in which the file has the tensor's rows
+  std::string hint;                  ///< Read: what a user can do if the file has none of the names, or has several and they differ
+  tensor_files::RowOrder row_order;  ///< Read: the order of the tensor's rows in the file
   double flops = 0;
   bool recomputed = false;  ///< a clone that runs forward again for backward
 };
 
-/// A node of an instruction: all of it, or one of its `nodes`. Points into the instruction.
+/// Shows one node of an instruction: the only one, or one of its `nodes`. Points into the instruction.
 struct NodeOf {
   const std::string& name;
   const galley_op* op;
@@ -188,9 +187,9 @@ struct NodeOf {
   std::span<const Operand> inputs, outputs;
 };
 std::vector<NodeOf> nodes_of(const Instruction& instruction);
-/// "rms_norm"; of a chain "add>rms_norm".
+/// Returns "rms_norm", or "add>rms_norm" for a chain.
 std::string op_text(const Instruction& instruction);
-/// Of each output, the input whose bytes it may take over by the ops' rules, through links of a chain that have no memory; -1: none.
+/// Returns for each output the input that it may take over by the ops' rules, through links of a chain that have no memory; -1: none.
 std::vector<int64_t> taken_inputs(const Instruction& instruction);
 
 enum class SegmentKind : uint8_t { Load, Refresh, Frozen, Trained, Window, Micro, Update, Eval, Sample, Export };
@@ -203,40 +202,40 @@ struct Segment {
   std::vector<Instruction> code;
 };
 
-/// The block of step scalars: one tensor of Life::Run; each scalar is a range of it. The first ones are the host's (`step_image`).
+/// A scalar in the block of step scalars, a tensor of Life::Run. The host writes the first ones (`step_image`).
 struct ScalarSlot {
   uint32_t which = 0;  ///< GALLEY_SCALAR_…, or 0 for an option
-  int64_t offset = 0;  ///< bytes in the block
+  int64_t offset = 0;  ///< byte offset in the block
   int64_t bytes = 0;
   uint32_t dtype = GALLEY_F32;
   std::string option;       ///< "NAME.lr"
-  std::string tensor_name;  ///< of the graph's tensor
+  std::string tensor_name;  ///< the name of the graph's tensor
   size_t use = 0;           ///< index of the recipe's strategy, for an option
   Schedule schedule;        ///< an option's values by applied step (a constant has one entry)
-  int64_t values = -1;      ///< bytes in the block: where the host puts those of the next applied steps, F64
-  double factor = 1;        ///< by which they are multiplied
+  int64_t values = -1;      ///< offset in the block at which the host writes the values of the next applied steps, F64
+  double factor = 1;        ///< multiplies them
   bool rate = false;        ///< a strategy has asked for it as a learning rate
 };
 
-/// One trainable tensor, for the proof of training and the gradients command.
+/// A trainable tensor, for the proof of training and for the command `gradients`.
 struct Trained {
   std::string name;
-  TensorId parameter = no_tensor;  ///< logical storage that updates write (its first component under a storage format)
+  TensorId parameter = no_tensor;  ///< the tensor that updates write (its first component if it is in a format)
   TensorId gradient = no_tensor;
-  Operand sum_squares;  ///< in the readback; F64, one element: of its gradient, before clipping, and multiplied by the loss scale
+  Operand sum_squares;  ///< in the readback, F64, one element: the sum of its gradient's squares before clipping, with the loss scale
   uint64_t flags = 0;   ///< GALLEY_TENSOR_ZERO_GRADIENT, GALLEY_TENSOR_LATE_GRADIENT
   int64_t count = 0;
   std::string updated_by = {};  ///< "descend, *.bias (recipe.lua:9)"; "": nothing is updated
 };
 
-/// A parameter that is saved in a file of its own: an adapter's.
+/// A parameter that is saved apart from the model, in an adapter's file.
 struct Apart {
   std::string name, file;
   std::string made_by;  ///< "adapt (recipe.lua:9)"
   int64_t count = 0, bytes = 0;
 };
 
-/// What lies in memory in one format with the same options.
+/// The tensors that lie in memory in one format, with the same options.
 struct InFormat {
   std::string format;  ///< "four-bit, block = 64, type = nf4"
   int64_t tensors = 0, count = 0, bytes = 0;
@@ -246,7 +245,7 @@ struct InFormat {
 struct Document {
   std::string file;  ///< path below the run directory
   std::string text;
-  int use = -1;  ///< the recipe's strategy that writes it; -1: the model's own
+  int use = -1;  ///< the recipe's strategy that writes it; -1: the model
 };
 
 /// A number that a strategy reports of a step: F32 or F64, one element of the readback.
@@ -255,11 +254,11 @@ struct Metric {
   Operand value;
 };
 
-/// A number of the readback that ends the run when it is not 0: I32, one element.
+/// A number of the readback (I32, one element) that ends the run when it is not 0.
 struct StopFlag {
   Operand value;
   std::string strategy, cause, hint;
-  bool done = false;  ///< as after the last step
+  bool done = false;  ///< the run ends as after its last step, not with an error
 };
 
 struct Program {
@@ -268,18 +267,18 @@ struct Program {
   int64_t rows = 0;                             ///< B
   int64_t length = 0;                           ///< S
   int64_t target_length = 0;                    ///< T; 0: there are no targets
-  int64_t head_rows = 0;                        ///< of a chunk of the head and loss, at most: sums depend on it; 0: there is no head
-  int64_t micro_batches = 1;                    ///< of a window
-  /// > 0: windows have as many micro-batches as come closest to so many tokens that count, micro_batches at most.
+  int64_t head_rows = 0;                        ///< the most rows of a chunk of the head and loss: sums depend on it; 0: there is no head
+  int64_t micro_batches = 1;                    ///< micro-batches of a window
+  /// > 0: a window has the number of micro-batches that comes closest to so many tokens that count, micro_batches at most.
   int64_t window_tokens = 0;
 
   TensorId scalars = no_tensor;
-  TensorId step_image = no_tensor;  ///< where the host can reach it: what it alone knows of a step, as the block's first bytes
-  TensorId readback = no_tensor;    ///< where the host can reach it: the block as it was at the end of update, eval or micro
+  TensorId step_image = no_tensor;  ///< in the host's reach: what the host alone knows of a step, which becomes the block's first bytes
+  TensorId readback = no_tensor;    ///< in the host's reach: the block as it was at the end of update, eval or micro
   std::vector<ScalarSlot> slots;
-  int64_t scheduled_from = -1;   ///< bytes in the block, I64: the applied step of the first of ScalarSlot::values; -1: there are none
-  int64_t scheduled_values = 0;  ///< how many of them the host gives: applied steps that a step can be while others are under way
-  /// The loader's inputs of a micro-batch: I32, Life::Run.
+  int64_t scheduled_from = -1;   ///< offset in the block, I64: the applied step of the first of ScalarSlot::values; -1: there are none
+  int64_t scheduled_values = 0;  ///< how many values the host gives: applied steps that a step can be while others are under way
+  /// An input of a micro-batch, which the loader fills: I32, Life::Run.
   struct Input {
     std::string name;
     TensorId tensor = no_tensor;
@@ -287,29 +286,29 @@ struct Program {
   };
   std::vector<Input> inputs;
   TensorId window = no_tensor;           ///< the loader's two window buffers, U8
-  TensorId corpus = no_tensor;           ///< what the data source keeps in memory, U8; no_tensor when it keeps nothing
-  TensorId staging = no_tensor;          ///< for Read and Write, U8
-  TensorId logits = no_tensor;           ///< when asked for (gradients --logits), else no_tensor
+  TensorId corpus = no_tensor;           ///< data that the source keeps in memory, U8; no_tensor if it keeps nothing
+  TensorId staging = no_tensor;          ///< a buffer for Read and Write, U8
+  TensorId logits = no_tensor;           ///< the logits if they are asked for (gradients --logits), else no_tensor
   Shape logits_shape;                    ///< (B, S, V), or as the model has it
-  TensorId scores = no_tensor;           ///< (B, C), (B, S, C): the logits after the segment Eval, of models with labels
+  TensorId scores = no_tensor;           ///< (B, C), (B, S, C): the logits of models with labels, after the segment Eval
   TensorId sample_logits = no_tensor;    ///< (1, V): logits of one position, in the segment Sample; or (B, S, C): hidden states
-  TensorId sample_position = no_tensor;  ///< I32, one element: which position; no_tensor: all
+  TensorId sample_position = no_tensor;  ///< I32, one element: the position to sample from; no_tensor: all
 
   std::vector<Trained> trained;
-  /// What resume must keep: every tensor of kind parameter (trainable) or state, with its stable name.
+  /// The tensors of a resume state: every trainable parameter and every state, with its stable name.
   std::vector<std::pair<std::string, TensorId>> resume;
   /// Frozen parameters: every byte stays as loaded.
   std::vector<TensorId> frozen;
-  /// How many numbers of its parameter each of them stands for: of one in a format, all for the first component and none for the others.
+  /// How many numbers of its parameter each of `frozen` stands for. In a format, the first component stands for all, the others for none.
   std::vector<int64_t> frozen_numbers;
-  /// Trained or not: what strategies save beside the model.
+  /// Parameters that strategies save beside the model, trained or not.
   std::vector<Apart> apart;
   std::vector<InFormat> in_formats;  ///< frozen parameters in formats, in the order of their first tensors
-  /// Checksums: a row, I32 (2), for each of `frozen`, then for each of `trained`. The segments of their names make those of what lies
-  /// where kernels compute; the others are for the host to make.
+  /// Checksums: a row, I32 (2), for each of `frozen`, then for each of `trained`. The segments Frozen and Trained make those of tensors
+  /// where kernels compute; the host makes the others.
   TensorId checksums = no_tensor;
   static constexpr int64_t checksum_bytes = 8;
-  /// A tensor that the model knows and the program does not need: names that it may have in a file.
+  /// A tensor of the model that the program does not need, with the names that it may have in a file.
   struct Unread {
     std::string file;
     std::vector<std::string> names;
@@ -322,13 +321,13 @@ struct Program {
     std::string op, kernel, plugin;
     auto operator<=>(const Chosen&) const = default;
   };
-  std::vector<Chosen> kernels;  ///< that the program runs, by op and name, each once
+  std::vector<Chosen> kernels;  ///< the kernels that the program runs, by op and name, each once
 
   int64_t parameters = 0;  ///< elements of all parameters, a tied tensor once
   int64_t trainable = 0;
   int64_t vocabulary = 0;       ///< ids of tokens are below this
   double flops_per_token = 0;   ///< forward and backward as executed, recomputation included
-  double recomputed_flops = 0;  ///< of it, by clones, per micro-batch
+  double recomputed_flops = 0;  ///< the FLOPs of clones, per micro-batch
 
   const Segment& segment(SegmentKind kind) const { return segments[static_cast<size_t>(kind)]; }
   Segment& segment(SegmentKind kind) { return segments[static_cast<size_t>(kind)]; }

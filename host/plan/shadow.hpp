@@ -6,19 +6,16 @@
 
 namespace galley {
 
-/// Runs load, three steps (with eval between them, as many micro-batches as the program says, at most three), sample and export. The
-/// expected content comes from the program's order alone; the plan gives offsets and lifetimes, and both are checked: a read or write
-/// outside the lifetime, beyond the arena, off alignment; an operand whose bytes are not those its producer wrote; operands of one
-/// instruction that overlap; a copy whose source or destination is touched before it is waited for; something read that was never written.
-/// The error names segment, instruction and both tensors. [plan-time]
-///
-/// check_program and check_layout (check.hpp), then run_shadow.
+/// Proves a plan: runs check_program and check_layout (check.hpp), then run_shadow: load, three steps (with eval between them, and the
+/// program's micro-batches, at most three), sample and export. The expected content comes from the program's order alone. Refused are: a
+/// read or write outside the lifetime, beyond the arena or off alignment; an operand whose bytes are not those that its producer wrote;
+/// operands of one instruction that overlap; a copy whose source or destination is touched before it is waited for; a read of something
+/// that was never written. The error names segment, instruction and both tensors. [plan-time]
 Status check_plan(const Program& program, const Plan& plan, const Target& target);
 
-/// The run alone, for programs and plans that have passed check_program and have a placement for every tensor. What it takes for granted of
-/// a device:
-///   - Work on a queue runs in order. Between queues only Record and Wait order anything: whatever else runs elsewhere may run early or
-///     late. A Copy with an event is such work even on queue 0, so that a device may put it off until it is waited for.
+/// Does the run alone, for programs and plans that have passed check_program and have a placement for every tensor. It assumes of a device:
+///   - Work on a queue runs in order. Between queues only Record and Wait order anything: other work may run early or late. A Copy with an
+///     event is such work even on queue 0, so that a device may put it off until it is waited for.
 ///   - A queue waits for queue 0 before its first work in a segment, and queue 0 waits for all others' before the segment ends: segments do
 ///     not run into each other.
 ///   - Before load, micro, eval, sample and export the host writes the step scalars; before micro, eval and sample the inputs; before load

@@ -1,4 +1,4 @@
-// Who wrote which bytes: the memory of the shadow device. Ranges of bytes carry the number of the write that made them; 0: nobody has.
+// The memory of the shadow device, which proves plans: ranges of bytes carry the number of the write that made them; 0: nobody has.
 #pragma once
 
 #include <algorithm>
@@ -9,13 +9,13 @@
 
 namespace galley {
 
-/// Bytes [begin, end) that write `stamp` made.
+/// A range of bytes [begin, end) that the write `stamp` made.
 struct Stamped {
   int64_t begin, end;
   int64_t stamp;
 };
 
-/// Of one tensor or of one arena. A write replaces what it covers; ranges are split where it begins and ends.
+/// The stamps of one tensor or of one arena. A write replaces what it covers, and splits ranges where it begins and ends.
 class Stamps {
  public:
   void write(int64_t begin, int64_t end, int64_t stamp) {
@@ -40,7 +40,7 @@ class Stamps {
     ranges_[begin] = {end, stamp};
   }
 
-  /// Appends what [begin, end) holds, in order and without holes.
+  /// Appends the stamps in [begin, end) to `out`, in order and without holes.
   void read(int64_t begin, int64_t end, std::vector<Stamped>& out) const {
     auto at = ranges_.upper_bound(begin);
     if (at != ranges_.begin() && std::prev(at)->second.end > begin) --at;

@@ -1,4 +1,4 @@
-// The machine that a plan is made for. A plan is a function of recipe, model configuration and target alone.
+// The target: the machine for which a plan is made. A plan is a function of recipe, model configuration and target alone.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ struct MemoryClass {
   bool host_access = true;
   bool computes = true;
   int64_t capacity = 0;         ///< bytes; 0: not known
-  double in_bandwidth = 1e10;   ///< bytes a second from here to class 0; of class 0: its own bandwidth
+  double in_bandwidth = 1e10;   ///< bytes a second from here to class 0; for class 0, its own bandwidth
   double out_bandwidth = 1e10;  ///< bytes a second from class 0 to here
   friend bool operator==(const MemoryClass&, const MemoryClass&) = default;
 };
 
-/// What a queue is for. Copies run on compute queues too.
+/// The purpose of a queue. Copies run on compute queues too.
 enum class Queue : uint8_t {
   Compute = GALLEY_QUEUE_COMPUTE,
   In = GALLEY_QUEUE_IN,   ///< copies towards class 0
@@ -38,7 +38,7 @@ struct Peak {
   friend bool operator==(const Peak&, const Peak&) = default;
 };
 
-/// What a system says of a memory class: bytes that all processes have taken together, and those that there are.
+/// The use of a memory class as the system sees it: bytes that all processes have taken together, and bytes that there are.
 struct MemoryUse {
   int64_t taken = 0, capacity = 0;
 };
@@ -54,30 +54,30 @@ struct Target {
   std::string isa;
   int64_t threads = 1;
   int64_t workspace_budget = 256 << 20;       ///< bytes one kernel may ask for
-  std::vector<Peak> peaks = {{"f32", 1e11}};  ///< by name, as libraries are
+  std::vector<Peak> peaks = {{"f32", 1e11}};  ///< sorted by name, as libraries are
   std::vector<MemoryClass> memories;          ///< class 0 computes
   std::vector<LibraryVersion> libraries;
   std::vector<Queue> queues = {Queue::Compute};  ///< queue 0 computes
   bool synchronous = false;                      ///< a call returns when its work is done: the host gains nothing by running ahead
   int64_t memory_limit = 0;                      ///< bytes that the plan may take of the memory that computes; 0: not limited
-  bool deterministic = true;                     ///< what the recipe asks for, not what the machine is
+  bool deterministic = true;                     ///< the recipe's wish, no property of the machine
 
-  /// Steps that may be under way at a time: the host prepares the next one for a device that works by itself.
+  /// Returns how many steps may be under way at a time: for a device that works by itself, the host prepares the next one.
   int64_t steps_under_way() const { return synchronous ? 1 : 2; }
-  /// Operations a second; of an arithmetic that the target does not list, those of F32.
+  /// Returns operations a second; if the target does not list the arithmetic, those of F32.
   double peak_flops(std::string_view arithmetic = "f32") const;
-  /// "bf16 16": how many times as fast as in F32 products are in each other arithmetic. Kernels tell by it which instructions there are.
+  /// Returns "bf16 16": how much faster than in F32 products are in each other arithmetic. It tells kernels which instructions there are.
   std::string products() const;
-  /// The first queue of a role; queue 0 where there is none.
+  /// Returns the first queue of a role, or queue 0 if there is none.
   uint32_t queue_for(Queue role) const;
-  /// The first class that the host reads and writes directly: staging, the loader's windows and the corpus lie there.
+  /// Returns the first class that the host reads and writes directly: staging, the loader's windows and the corpus lie there.
   uint32_t host_memory() const;
-  /// Of class 0, bytes a second.
+  /// Returns the bandwidth of class 0, bytes a second.
   double bandwidth() const { return memories.empty() ? 1e10 : memories[0].in_bandwidth; }
   friend bool operator==(const Target&, const Target&) = default;
 };
 
-/// A target as kernels see it. The target outlives it and does not change.
+/// Shows a target to kernels. The target outlives it and does not change.
 class TargetView {
  public:
   explicit TargetView(const Target& target);
@@ -95,30 +95,29 @@ class TargetView {
   galley_target view_ = {};
 };
 
-/// The targets that come with the program, in alphabetical order: the names of the TOML files in `shipped`.
+/// Returns the names of the targets that come with the program, in alphabetical order: of the TOML files in `shipped`.
 std::vector<std::string> target_names(const std::filesystem::path& shipped);
 
-/// Where --target finds the machine that it names: a file, or one of the targets that come with the program ("h100" is h100.toml in
-/// `shipped`). A name that is neither is an error with the names that there are, exit code Recipe.
+/// Finds the file of a target for --target: a file, or one of the targets that come with the program ("h100" is h100.toml in `shipped`). A
+/// name that is neither is an error with the names that there are, exit code Recipe.
 Result<std::filesystem::path> find_target(const std::string& name, const std::filesystem::path& shipped);
 
-/// The machine that a TOML file describes, if it says all that a plan depends on: device, isa, threads, peak_flops, queues, synchronous,
-/// memory. Nothing is then asked of the machine that Galley runs on. Empty: it overrides parts of another target (read_target).
+/// Reads a TOML file that says all that a plan depends on: device, isa, threads, peak_flops, queues, synchronous, memory. Nothing is then
+/// asked of the machine that Galley runs on. Returns nothing if the file overrides parts of another target (read_target).
 Result<std::optional<Target>> read_whole_target(const std::filesystem::path& path);
 
-/// The target that `device` describes: this machine. A device that cannot say, or says what makes no sense, is exit code Plugin.
-/// [plan-time]
+/// Asks `device` to describe this machine. A device that cannot, or whose answer makes no sense, is exit code Plugin. [plan-time]
 Result<Target> describe_target(const galley_device& device);
 
-/// Overrides from a TOML file. Keys are the fields of Target. `peak_flops` is a number (of F32) or a table, { f32 = 1e12, bf16 = 2e12 };
-/// `libraries` is a table of versions, { cublaslt = "13.0" }. Tables [[memory]] (name, alignment, host_access, computes, capacity,
-/// in_bandwidth, out_bandwidth) replace all classes of `base`; without them `bandwidth` sets that of class 0, `link_bandwidth` that of
-/// the others. Unknown keys, wrong types and values out of range are errors with file and line, exit code Recipe.
+/// Reads a TOML file that overrides parts of `base`. Keys are the fields of Target. `peak_flops` is a number (of F32) or a table, { f32 =
+/// 1e12, bf16 = 2e12 }; `libraries` is a table of versions, { cublaslt = "13.0" }. Tables [[memory]] (name, alignment, host_access,
+/// computes, capacity, in_bandwidth, out_bandwidth) replace all classes of `base`; without them `bandwidth` sets that of class 0,
+/// `link_bandwidth` that of the others. Unknown keys, wrong types and values out of range are errors with file and line, exit code Recipe.
 Result<Target> read_target(const std::filesystem::path& path, Target base);
-/// The same from text; `origin` stands for the file in messages.
+/// Does the same from text; `origin` names the file in messages.
 Result<Target> parse_target(std::string_view text, std::string_view origin, Target base);
 
-/// As TOML, for run.toml: parse_target makes an equal target of it, whatever its base.
+/// Returns the target as TOML, for run.toml: parse_target makes an equal target of it, whatever its base.
 std::string target_toml(const Target& target);
 
 }  // namespace galley

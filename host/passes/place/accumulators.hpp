@@ -1,5 +1,5 @@
-// Gradients that lie where nothing computes. A micro-batch adds them up where kernels compute, from the first node that writes one to the
-// last: what earlier micro-batches have made is brought before, and the sum is taken back after.
+// Accumulates gradients that lie where nothing computes. A micro-batch adds a gradient up where kernels compute: the sum of earlier
+// micro-batches is copied there before the first node that writes it, and copied back after the last.
 #pragma once
 
 #include <map>
@@ -11,11 +11,11 @@ namespace galley {
 
 class Accumulators {
  public:
-  /// Of micro, whose orders say how often each of these gradients is written.
+  /// `code` is that of micro; its orders say how often each of these gradients is written.
   Accumulators(const Compilation& c, const Homes& homes, SegmentCode& code);
-  /// Where a node writes the gradient.
+  /// Returns the operand to which a node writes the gradient.
   Operand here(galley_tensor gradient);
-  /// To be called after each node that has written it.
+  /// Must be called after each node that has written the gradient.
   void written(galley_tensor gradient);
 
  private:

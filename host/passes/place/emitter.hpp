@@ -1,4 +1,4 @@
-// Items become instructions of one segment: each with what brings its inputs where they are needed, and takes its outputs back.
+// Turns the items of one segment into instructions, together with those that bring an item's inputs and take its outputs back.
 #pragma once
 
 #include <map>
@@ -22,17 +22,17 @@ class Emitter {
   SegmentCode& code() { return code_; }
   Staging& staging() { return staging_; }
 
-  /// Copies of placed parameters in another dtype (what nodes that compute in 16 bit read) are made anew where the last of `items` that
-  /// writes the parameter has its numbers, so that they are brought once for both. These copies.
+  /// Plans to make 16-bit copies of placed parameters right after the last of `items` that writes the parameter: its numbers are then where
+  /// kernels compute, and are brought once for both. Returns these copies.
   std::set<galley_tensor> copy_after(const std::vector<Item>& items);
-  /// `t` outlives the segment: it is read after the program has run. To be said before its node is emitted.
+  /// Keeps a tensor that is read after the segment has run. Must be called before its node is emitted.
   void keep(galley_tensor t) { outlives_.insert(t); }
   Status item(const Item& item);
-  /// `begins`: where the instructions of each item begin.
+  /// `begins` gets the position at which the instructions of each item begin.
   Status items(const std::vector<Item>& items, std::vector<uint32_t>* begins = nullptr);
-  /// The numbers of a tensor that are plain, or of a transient of this segment.
+  /// Returns all of a tensor whose numbers are plain, or of a transient of this segment.
   Operand operand(galley_tensor t) { return operand({t, 0, -1}, nullptr); }
-  /// The segment's transients, by graph tensor.
+  /// Returns the segment's transients, by graph tensor.
   std::vector<TensorId> transients() const;
 
  private:
@@ -40,12 +40,12 @@ class Emitter {
   Operand operand(const Ref& ref, const galley_operand_rule* rule);
   Status inputs(const Item& item, const TensorPiece& piece, Instruction* instruction, std::vector<StagedInput>* staged);
   Status outputs(const Item& item, const TensorPiece& piece, Instruction* instruction);
-  /// Where a node writes a gradient that lies where nothing computes.
+  /// Returns the operand to which a node writes a gradient that lies where nothing computes.
   Result<Operand> gradient_here(galley_tensor t, const TensorPiece& piece, bool adds);
   Status put_gradient_back(galley_tensor t, const TensorPiece& piece, const Operand& here);
-  /// The copies of what a node has written in place.
+  /// Emits the copies of a parameter that a node has written in place.
   Status make_copies(const GraphNode& node, const StagedInput& written, const Operand& numbers);
-  /// `instruction` has all but its operands.
+  /// Emits an item, or a piece of it. `instruction` lacks its operands only.
   Status emit(const Item& item, const TensorPiece& piece, Instruction instruction);
 
   Compilation& c_;

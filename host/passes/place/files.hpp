@@ -1,4 +1,4 @@
-// The segments that begin and end a run.
+// Places the segments that begin and end a run: load, refresh and export.
 #pragma once
 
 #include <set>
@@ -8,11 +8,11 @@
 
 namespace galley {
 
-/// Segment Load: every parameter, state and constant from its file or initializer.
+/// Fills the segment Load: reads or makes every parameter, state and constant, from its file or by its initializer.
 Status place_load(Compilation& c, const Homes& homes);
-/// Makes again the constants that are made from what training changes, but for those that have been `made`.
+/// Appends nodes that make constants again, if training changes what they are made from and they are not in `made`.
 Status place_refresh(Compilation& c, const Homes& homes, SegmentCode& code, const std::set<galley_tensor>& made = {});
-/// Segment Export: a Write of everything that is saved, after the nodes that make its value.
+/// Fills the segment Export: a Write for everything that is saved, after the nodes that make its value.
 Status place_export(Compilation& c, const Homes& homes);
 
 }  // namespace galley

@@ -1,5 +1,4 @@
-// Inputs of a node whose numbers do not simply lie where kernels compute. A kernel may read an operand in its format; else its numbers are
-// unpacked.
+// Decides which inputs of a node stay in their formats. A kernel may read an operand in its format; otherwise its numbers are unpacked.
 #pragma once
 
 #include "host/passes/place/homes.hpp"
@@ -15,7 +14,7 @@ struct StagedInput {
 };
 
 /// Chooses the inputs that stay in their formats: of the sets for which there is a kernel, the one with the most numbers. Their components
-/// become further inputs of the instruction. Of each staged input: whether it stays.
+/// become further inputs of the instruction. Returns for each staged input whether it stays.
 Result<std::vector<bool>> keep_formats(Compilation& c, const Homes& homes, const std::vector<StagedInput>& staged,
                                        Instruction* instruction);
 

@@ -1,5 +1,5 @@
-// Which tensors of the program hold a tensor of the graph: its home. It may be in a format, as several components, and in a memory class
-// where nothing computes.
+// Maps each tensor of the graph to its home: the tensors of the program that hold it. A home may be several components of a format, and lie
+// in a memory class where nothing computes.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 
 namespace galley {
 
-/// A range of a tensor's numbers, as rows or as a list: those that one part of a split update is about. By default all of them.
+/// A range of a tensor's numbers, as rows or as a list, which one piece of a split update works on. By default all of them.
 struct TensorPiece {
   int64_t first = 0, count = -1;  ///< all numbers if the count is negative
   bool rows = false;
@@ -19,19 +19,19 @@ struct TensorPiece {
   bool all() const { return count < 0; }
   Shape shape(const Shape& whole) const;
   int64_t first_row(const Shape& whole) const;  ///< the first number, if the piece is a list
-  /// What an operand with this rule has of the piece: where it does not go by rows, all of it.
+  /// Returns the piece for an operand with this rule: all of the operand if it does not go by rows.
   TensorPiece of(const galley_operand_rule* rule) const;
-  /// This range of an operand that is all of a tensor.
+  /// Returns this range of an operand that is all of a tensor.
   Operand of(Operand operand) const;
 };
 
 /// Adds a tensor to the program; its bytes follow from shape and dtype.
 TensorId add_tensor(Program& program, ProgramTensor tensor);
 
-/// The homes of tensors that live for the run or a window, and of what segments of a step hand to each other.
+/// The homes of tensors that live for the run or a window, and of those that one segment of a step leaves for another.
 class Homes {
  public:
-  /// Where the numbers of a tensor begin.
+  /// The position where the numbers of a tensor begin.
   struct Place {
     TensorId tensor;
     int64_t offset;
@@ -45,26 +45,26 @@ class Homes {
 
   const Tensors& tensors() const { return tensors_; }
   bool contains(galley_tensor t) const { return components_.contains(t); }
-  /// The tensor of its numbers; of one in a format, of the first component.
+  /// Returns the tensor of the program with its numbers, or with its first component.
   TensorId home(galley_tensor t) const { return components_.at(t).front(); }
   const std::vector<TensorId>& components(galley_tensor t) const { return components_.at(t); }
-  /// What they are.
+  /// Returns the descriptions of its components.
   const std::vector<Component>& described(galley_tensor t) const { return described_.at(t); }
   Place place(galley_tensor t) const;
-  /// All of a tensor's numbers, which are plain.
+  /// Returns all of a tensor's numbers, which must be plain.
   Operand operand(galley_tensor t) const { return operand(t, place(t)); }
-  /// All of its numbers, as they begin at a place.
+  /// Returns all of its numbers, which begin at a place.
   Operand operand(galley_tensor t, Place at) const;
-  /// Its components, or those elements of them that stand for a piece of its numbers.
+  /// Returns its components, or the elements of them that hold a piece of its numbers.
   Result<std::vector<Operand>> operands(galley_tensor t, const TensorPiece& piece) const;
-  /// A step scalar in the buffer that the host reads at the end of a segment.
+  /// Returns a step scalar in the buffer that the host reads at the end of a segment.
   Operand in_readback(galley_tensor t) const;
 
-  /// The tensor whose numbers it has: itself, unless it is a view.
+  /// Returns the tensor whose numbers it has: itself, unless it is a view.
   galley_tensor base(galley_tensor t) const { return tensors_[t].storage.numbers_of ? tensors_[t].storage.numbers_of : t; }
-  /// Whether the bytes of its home are not its numbers in its dtype.
+  /// Returns whether its home's bytes have to be unpacked or cast to be its numbers in its dtype.
   bool unpacks(galley_tensor t) const;
-  /// Whether its numbers lie where kernels compute, in its dtype.
+  /// Returns whether its numbers are plain: in its dtype, where kernels compute.
   bool plain(galley_tensor t) const { return tensors_[base(t)].storage.placement.empty() && !unpacks(t); }
 
  private:

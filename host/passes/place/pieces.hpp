@@ -1,11 +1,11 @@
-// Updates of tensors that lie where nothing computes, in pieces: while one piece is updated, the next one comes and the last one goes.
+// Splits updates of tensors that lie where nothing computes: while one piece is updated, the next is copied in and the last one out.
 #pragma once
 
 #include "host/passes/place/homes.hpp"
 
 namespace galley {
 
-/// How an update is split; 0 numbers: it is not.
+/// Says how an update is split: into pieces of so many numbers; 0: it is not.
 struct Pieces {
   int64_t numbers = 0, all = 0;
   bool rows = false;

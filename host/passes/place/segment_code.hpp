@@ -1,4 +1,4 @@
-// The instructions of one segment of the program while it is made.
+// Appends instructions to one segment of the program, for the other parts of `place`.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace galley {
 
-/// Appends to a segment. One segment after another: events are numbered through all of them.
+/// Appends to a segment. Segments are made one after another, because events are numbered through all of them.
 class SegmentCode {
  public:
   SegmentCode(Compilation& c, SegmentKind kind);
@@ -17,12 +17,12 @@ class SegmentCode {
   size_t size() const { return code().size(); }
   Instruction& add(Instruction instruction);
   Instruction& last() { return code().back(); }
-  /// A node that the host makes of operands that it already has. What the op's rule says of its outputs has to be what they are.
+  /// Appends a node of the host itself, over operands that are there. Its outputs must be as the op's shape rule says.
   Status op(const galley_op* op, const std::string& name, std::vector<Operand> inputs, std::vector<Operand> outputs, AttrList attrs);
   enum class When : uint8_t { Always, LaterMicroBatches };
-  /// After all that was computed before it, and before what is computed next.
+  /// Appends a copy: after all that was computed before it, and before what is computed next.
   void copy(const Operand& from, const Operand& to, When when = When::Always);
-  /// Memory of this segment where kernels compute.
+  /// Makes a tensor of this segment where kernels compute.
   Operand temporary(const std::string& name, uint32_t dtype, const Shape& shape, int use, Owner owner = Owner::Workspace);
   Operand all_of(TensorId id) const;
   const ProgramTensor& tensor(TensorId id) const { return c_.program.tensors[static_cast<size_t>(id)]; }
@@ -33,7 +33,7 @@ class SegmentCode {
 
   Compilation& c_;
   const SegmentKind kind_;
-  uint32_t events_ = 0;  ///< the highest number of an event so far
+  uint32_t events_ = 0;  ///< the highest event number so far
 };
 
 }  // namespace galley
