@@ -1,4 +1,4 @@
-// The layout of a batch that a recipe asks for.
+// Makes the layout of a batch from a recipe, for sources of data.
 #pragma once
 
 #include "host/base/result.hpp"
@@ -7,9 +7,9 @@
 
 namespace galley {
 
-/// The recipe's `batch` and `length`, both of which the source needs.
+/// Returns the layout by the recipe's `batch` and `length`; an error if one is missing.
 Result<BatchLayout> recipe_layout(const DataSpec& spec, const Recipe& recipe);
-/// B and S are at least 1 and B · S fits 31 bits.
+/// Checks that B and S are at least 1 and that B · S fits 31 bits.
 Status check_layout(const DataSpec& spec, const BatchLayout& layout);
 
 }  // namespace galley

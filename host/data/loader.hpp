@@ -1,7 +1,7 @@
-// The loader: a thread that fills the next window while the current one is being trained on.
+// The loader: a thread that fills the next window while the session trains on the current one.
 //
-// Window buffers in memory that the caller owns: one more than the caller holds at a time. Windows come out in order, one at a time.
-// Between start() and the destructor it allocates nothing, as long as the source does not fail.
+// It fills buffers in memory that the caller owns: one buffer more than the caller holds windows at a time. Windows come in order, one at a
+// time. Between start() and the destructor it allocates nothing, as long as the source does not fail.
 #pragma once
 
 #include <condition_variable>
@@ -20,19 +20,19 @@ namespace galley {
 
 class Loader {
  public:
-  /// The memory that start() is to be given, for windows of at most `most_micro_batches`.
+  /// Returns the bytes of memory that start() needs, for windows of at most `most_micro_batches`.
   static uint64_t bytes(const BatchLayout& layout, int64_t most_micro_batches, int64_t held = 1) {
     return static_cast<uint64_t>(held + 1) * window_bytes(layout, most_micro_batches);
   }
 
-  /// Begins with window `first`; the one before `end` is the last. `source` and `memory` (bytes(), aligned to BatchLayout::kAlignment)
-  /// outlive the loader. [main-thread]
+  /// Starts with window `first` and stops before window `end`. `source` and `memory` (bytes(), aligned to BatchLayout::kAlignment) outlive
+  /// the loader. [main-thread]
   static Result<std::unique_ptr<Loader>> start(const Source& source, const BatchLayout& layout, int64_t most_micro_batches, int64_t first,
                                                int64_t end, std::span<std::byte> memory, int64_t held = 1);
 
-  /// Waits for the next window and hands it out. It stays as it is until the call of next() that makes it the oldest of more than `held`
-  /// windows; that gives its buffer back: whoever still copies from it has to be done by then. The source's error comes in place of the
-  /// window that it was for, and again with every call after it. Asking for more windows than there are is an error. One thread.
+  /// Waits for the next window and returns it. The caller holds at most `held` windows: a further call takes the oldest one's buffer back,
+  /// and copies from it have to be done by then. An error of the source comes in place of its window, and again with every later call.
+  /// Asking for more windows than there are is an error. One thread.
   Result<const WindowBuffer*> next();
 
   /// Stops after the window that is being filled, if any, and joins the thread.

@@ -1,4 +1,4 @@
-// Rows without end, and the windows that are cut from them.
+// Streams of rows without end, from which sources cut windows.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace galley {
 
-/// What was found in the data: for people, and for the record of a run.
+/// A report of what was found in the data, for people and for the record of a run.
 struct DataReport {
   std::string kind;  ///< "chat"
   StoreFacts store;
@@ -20,15 +20,15 @@ struct DataReport {
   uint64_t length = 0;  ///< of a row
 };
 
-/// Rows numbered from 0, running on over the end of an epoch. Immutable; every function is [thread-safe] and allocates nothing unless it
-/// fails.
+/// Writes rows by their numbers, which count from 0 and run on over the end of an epoch. Immutable; every function is [thread-safe] and
+/// allocates nothing unless it fails.
 class RowStream {
  public:
   virtual ~RowStream() = default;
-  /// Rows of an epoch; at least 1.
+  /// Returns the rows of an epoch, at least 1.
   virtual uint64_t epoch() const = 0;
   virtual Status write(uint64_t row, const BatchRow& out) const = 0;
-  /// How many labels of a row count.
+  /// Returns how many labels of a row count.
   virtual Result<uint64_t> counted(uint64_t row) const = 0;
 
   virtual uint64_t validation_rows() const = 0;
@@ -39,8 +39,8 @@ class RowStream {
   virtual std::vector<DataFile> files() const = 0;
 };
 
-/// Rows of several streams, so many of each in every 4,096 as the weights say; each goes through its own epochs. `weights` are at least
-/// 0, one a stream, their sum is above 0. Validation shows that of all of them, one after the other.
+/// Mixes rows of several streams: the weights say how many of each are in every 4,096 rows. Each stream goes through its own epochs. There
+/// is one weight a stream, at least 0, and their sum is above 0. Validation goes through that of all streams, one after another.
 std::unique_ptr<RowStream> mix_streams(std::vector<std::unique_ptr<RowStream>> streams, const std::vector<double>& weights, uint64_t seed);
 
 }  // namespace galley

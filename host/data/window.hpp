@@ -1,14 +1,15 @@
-// Where a batch lies in memory, and which rows make a window.
+// The layout of micro-batches and windows in memory, which sources write and sessions read.
 //
-// A micro-batch is B rows of S positions, and of T in its targets where it has some. It is as many tensors as its model reads, each
-// aligned, one after the other, in the order of Fill. The first four are always there, (B, S):
+// A micro-batch has B rows of S positions, and of T positions in its targets if it has some. It has as many tensors as its model reads,
+// each aligned, one after another, in the order of Fill. The first four are always there, (B, S):
 //   tokens        the tokens
-//   next_tokens   ALREADY SHIFTED: the token that position s is to predict (the next one of its document), or −100: none
+//   next_tokens   ALREADY SHIFTED: the token that position s has to predict (the next one of its document), or −100: none
 //   positions     counted from the start of the document (or of the piece of it that is in the row); always below S
-//   first_key     the index in the row of the first position that this one may attend to; it attends to [first_key, s]. What an
-//                 attention layer's sliding window takes off is the model's affair
-// Padding has labels −100, token 0, position 0 and its own index as first_key and last_key: it sees itself and nobody sees it. Padding of a
-// target sees the source that its row has. A model whose rows are one document each (DataInfo::one_document) does not read first_key.
+//   first_key     the index in the row of the first position that this one may attend to; it attends to [first_key, s]. The model itself
+//                 applies sliding windows
+// Padding has labels −100, token 0, position 0 and its own index as first_key and last_key: it attends to itself, and nothing attends to
+// it. Padding of a target attends to its row's source. A model whose rows have one document each (DataInfo::one_document) does not read
+// first_key.
 //
 // A window is the micro-batches between two updates. Windows are counted from 0 by attempted steps: step n of the metrics is window
 // n − 1.
@@ -25,7 +26,7 @@
 
 namespace galley {
 
-/// One row: for each fill its numbers in a window's memory; none where the model does not read it.
+/// One row of a window: the numbers of each fill in the window's memory, none if the model does not read the fill.
 struct BatchRow {
   std::array<std::span<int32_t>, kFills> fills;
   int32_t first = 0;  ///< position of the row's first token in the micro-batch
@@ -37,7 +38,7 @@ struct BatchRow {
   std::span<int32_t> first_key() const { return (*this)[Fill::FirstKey]; }
   size_t length() const { return tokens().size(); }
 
-  /// Makes positions [begin, end) padding, of the four fills that are always there.
+  /// Makes positions [begin, end) padding, in the four fills that are always there.
   void pad(size_t begin, size_t end) const {
     for (size_t s = begin; s < end; ++s) {
       tokens()[s] = 0;
@@ -48,17 +49,17 @@ struct BatchRow {
   }
 };
 
-/// Bytes and offsets of a micro-batch.
+/// The layout of a micro-batch: its bytes and offsets.
 struct BatchLayout {
   static constexpr uint64_t kAlignment = 64;
 
   int64_t rows = 0;           ///< B
   int64_t length = 0;         ///< S
   int64_t target_length = 0;  ///< T; 0: rows have no targets
-  int64_t labels = 1;         ///< of a row, where rows have labels
-  Fills fills = {};           ///< that are there
+  int64_t labels = 1;         ///< labels of a row, if rows have labels
+  Fills fills = {};           ///< the fills that are there
 
-  /// Numbers of a fill in a row.
+  /// Returns how many numbers of a fill a row has.
   int64_t extent(Fill fill) const {
     const FillExtent extent = info_of(fill).extent;
     return extent == FillExtent::Row ? length : extent == FillExtent::Target ? target_length : extent == FillExtent::One ? 1 : labels;
@@ -66,14 +67,14 @@ struct BatchLayout {
   uint64_t tensor_bytes(Fill fill = Fill::Tokens) const {
     return static_cast<uint64_t>(rows) * static_cast<uint64_t>(extent(fill)) * sizeof(int32_t);
   }
-  /// Of the tensor's first byte from the micro-batch's first.
+  /// Returns the offset of a fill's tensor in the micro-batch, in bytes.
   uint64_t offset(Fill fill) const {
     uint64_t out = 0;
     for (size_t f = 0; f < static_cast<size_t>(fill); ++f) out += stride(static_cast<Fill>(f));
     return out;
   }
   uint64_t bytes() const { return offset(static_cast<Fill>(kFills)); }
-  /// The labels that count in the loss.
+  /// Returns the labels that count in the loss.
   Fill counted() const {
     for (size_t f = kFills; f-- > kPlainFills;)
       if (kFillInfo[f].labels && fills.has(static_cast<Fill>(f))) return static_cast<Fill>(f);
@@ -85,35 +86,35 @@ struct BatchLayout {
   uint64_t stride(Fill fill) const { return fills.has(fill) ? (tensor_bytes(fill) + kAlignment - 1) / kAlignment * kAlignment : 0; }
 };
 
-/// How many micro-batches a window has: always the same number, or as many as come closest to a number of tokens that count.
+/// Says how many micro-batches a window has: always the same number, or the number that comes closest to so many tokens that count.
 struct Windows {
-  int64_t micro_batches = 1;  ///< of each window; with a target, at most so many
-  int64_t tokens = 0;         ///< the target; 0: there is none
+  int64_t micro_batches = 1;  ///< micro-batches of each window; with `tokens`, at most so many
+  int64_t tokens = 0;         ///< tokens that count in a window; 0: the number of micro-batches is fixed
 };
 
-/// The memory that a window of at most `micro_batches` takes.
+/// Returns the bytes that a window of at most `micro_batches` takes.
 inline uint64_t window_bytes(const BatchLayout& layout, int64_t micro_batches) {
   return layout.bytes() * static_cast<uint64_t>(micro_batches);
 }
 
-/// One window in memory that somebody else owns. A plain handle: copies share the memory.
+/// A window in memory that somebody else owns. It is a plain handle: copies share the memory.
 struct WindowBuffer {
   BatchLayout layout;
   std::span<std::byte> memory;  ///< at least window_bytes(layout, micro_batches), aligned to BatchLayout::kAlignment
-  int64_t window = -1;          ///< which one lies here; set by Source::fill
-  int64_t micro_batches = 0;    ///< of this window; set by Source::fill
+  int64_t window = -1;          ///< the window's number; set by Source::fill
+  int64_t micro_batches = 0;    ///< micro-batches of this window; set by Source::fill
   int64_t valid_tokens = 0;     ///< labels that count, over all micro-batches; set by Source::fill
-  int64_t rows_done = 0;        ///< of the data, when this window has been trained on; set by Source::fill where there are epochs
+  int64_t rows_done = 0;        ///< rows of the data done after this window; set by Source::fill if there are epochs
 
   int64_t rows() const { return micro_batches * layout.rows; }
 
-  /// A fill of a micro-batch; nothing where the layout does not have it.
+  /// Returns the numbers of a fill in a micro-batch; none if the layout does not have the fill.
   std::span<int32_t> tensor(int64_t micro_batch, Fill fill) const {
     if (!layout.fills.has(fill)) return {};
     std::byte* at = memory.data() + static_cast<uint64_t>(micro_batch) * layout.bytes() + layout.offset(fill);
     return {reinterpret_cast<int32_t*>(at), static_cast<size_t>(layout.rows * layout.extent(fill))};
   }
-  /// Row `row` of the window: row % B of micro-batch row / B.
+  /// Returns row `row` of the window: row % B of micro-batch row / B.
   BatchRow row(int64_t row) const {
     BatchRow out;
     out.first = static_cast<int32_t>(row % layout.rows * layout.length);
@@ -125,7 +126,7 @@ struct WindowBuffer {
     }
     return out;
   }
-  /// Labels that count in rows [0, micro_batches · B).
+  /// Returns how many labels count in rows [0, micro_batches · B).
   int64_t count_valid() const {
     int64_t valid = 0;
     for (int64_t m = 0; m < micro_batches; ++m) {

@@ -1,4 +1,4 @@
-// The directory that a run leaves: who may create it, and run.toml, which says what the run is.
+// Creates and opens the directory of a run. Its file run.toml records what the run is.
 #pragma once
 
 #include <filesystem>
@@ -19,29 +19,29 @@ struct Origin {
   friend bool operator==(const Origin&, const Origin&) = default;
 };
 
-/// run.toml. Holds all that `resume` needs, the recipe's text included, so that one rename makes a run.
+/// The contents of run.toml: all that `resume` needs, the recipe's text included, so that one rename makes a run.
 struct RunRecord {
   bool own = false;              ///< it has this user's mark (mark.hpp); set by open_run()
-  std::string version;           ///< Galley's
-  std::filesystem::path recipe;  ///< where it was, absolute: relative paths in it start there
+  std::string version;           ///< Galley's version
+  std::filesystem::path recipe;  ///< the recipe's absolute path: relative paths in it start there
   std::string recipe_text;
   struct Module {
     std::string name, path, text;
   };
-  std::vector<Module> modules;              ///< that the recipe required: "lib/common.lua", where it was, its text
+  std::vector<Module> modules;              ///< modules that the recipe required: "lib/common.lua", its path, its text
   std::map<std::string, std::string> sets;  ///< --set
   bool confined = false;                    ///< --confine
   std::filesystem::path working_directory;  ///< where relative --set paths start
-  std::string begun;                        ///< when it did, in UTC: 2026-01-31T09:30:00Z; not read again
-  std::string command;                      ///< as a shell takes it; "": it was not a command of its own
+  std::string begun;                        ///< the time when the run began, in UTC: 2026-01-31T09:30:00Z; not read again
+  std::string command;                      ///< the command line as a shell takes it; "": it was not a command of its own
   std::string device;
   uint64_t seed = 0;
   int64_t steps = 0;
-  std::string unit;                 ///< of its losses: "nats a token"
-  std::vector<std::string> labels;  ///< by number, where the data has said which there are
-  int64_t head_rows = 0;            ///< Program::head_rows, so that no other limit of memory changes sums
-  std::string target;               ///< TOML
-  std::string machine;              ///< the ISA of the machine that it began on; the target may be another one
+  std::string unit;                 ///< the unit of its losses: "nats a token"
+  std::vector<std::string> labels;  ///< names of labels by number, if they come from the data
+  int64_t head_rows = 0;            ///< Program::head_rows, so that another limit of memory does not change sums
+  std::string target;               ///< the target as TOML
+  std::string machine;              ///< the ISA of the machine on which it began; the target may be another one
   struct PluginUsed {
     std::string id, version;
     int64_t state_version = 1;
@@ -62,19 +62,19 @@ struct RunRecord {
   std::vector<Origin> origins;
 };
 
-/// Below a run's directory: the state of its lowest validation loss, with save = { best = true }.
+/// The folder below a run's directory with the state of its lowest validation loss, with save = { best = true }.
 inline constexpr const char* best_folder = "best";
 
-/// Whether create_run would take the directory: it is absent or empty.
+/// Checks that create_run would take the directory: it is absent or empty.
 Status check_vacant(const std::filesystem::path& directory);
 
 /// Makes a run of an empty or absent directory: run.toml is written beside it, synced, and renamed in as the first file; then recipe.lua.
-/// Killed before, nothing or an empty directory is left; killed after, `resume` continues. A directory that is not empty is refused. Where
-/// no key can be kept, `unmarked` is told, and the run will be taken for a stranger's.
+/// If it is killed before, nothing or an empty directory is left; if after, `resume` continues. A directory that is not empty is refused.
+/// If no key can be kept, `unmarked` is called, and the run will be taken for a stranger's.
 Status create_run(const std::filesystem::path& directory, const RunRecord& record, const std::function<void(const std::string&)>& unmarked);
 
-/// Takes a run away again that has trained nothing: what create_run wrote, and what beginning to train adds. Does nothing once there is a
-/// step or a state.
+/// Removes a run that has trained nothing: what create_run wrote, and what beginning to train adds. Does nothing once there is a step or a
+/// state.
 void discard_run(const std::filesystem::path& directory);
 
 /// Reads run.toml, which has to lie in the directory, and puts recipe.lua back if it is missing.

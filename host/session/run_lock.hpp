@@ -1,4 +1,4 @@
-// One process at a time works in a run's directory.
+// Locks a run's directory, so that one process at a time works in it.
 #pragma once
 
 #include <filesystem>
@@ -7,11 +7,11 @@
 
 namespace galley {
 
-/// Holds the directory itself, so that no file is left of it and the system gives it back however the process ends. File systems that
-/// cannot lock a directory are worked on without.
+/// Locks the directory itself, so that it leaves no file, and the system unlocks it however the process ends. On file systems that cannot
+/// lock a directory there is no lock.
 class RunLock {
  public:
-  /// An error, exit code Failed, names the process that has it.
+  /// Takes the lock. If another process has it, the error (exit code Failed) names that process.
   static Result<RunLock> take(const std::filesystem::path& directory);
   RunLock(RunLock&& other) noexcept;
   RunLock& operator=(RunLock&&) = delete;

@@ -1,4 +1,4 @@
-// RUN/result.toml: checksums of what a run has left when it was over, so that who holds runs against each other can tell whether it is
+// Writes and checks RUN/result.toml: checksums of what a run has left when it was over, so that a comparison of runs can tell whether it is
 // still there. They guard against accidents and mix-ups, not against somebody who computes them anew.
 #pragma once
 
@@ -13,11 +13,12 @@ namespace galley {
 
 inline constexpr const char* kResultFile = "result.toml";
 
-/// Of the run of this recipe with these arguments: its metrics, and the files of tensors that it has exported (Executor::exported()).
+/// Writes the checksums of a run of this recipe with these arguments: of its metrics, and of the files of tensors that it has exported
+/// (Executor::exported()).
 Status write_result(const std::filesystem::path& directory, const std::string& recipe_text, const std::map<std::string, std::string>& sets,
                     const std::map<std::string, uint64_t>& exported);
 
-/// Reads all of these files. The error (exit code Failed) names the first one that is not what the run has left.
+/// Reads all of these files. The error (exit code Failed) names the first that is not as the run has left it.
 Status check_result(const std::filesystem::path& directory, const RunRecord& record);
 
 }  // namespace galley

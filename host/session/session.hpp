@@ -1,5 +1,5 @@
-// A model at work: loaded from what a study has planned, it steps, evaluates, saves, resumes and exports. Every command that computes is
-// made of one; several may be there at once. Nothing is printed here, and nothing is global.
+// A session: loads the model that a study has planned, and trains, evaluates, saves, resumes and exports it. Every command that computes
+// opens one; several may be open at once. A session prints nothing and has no globals.
 #pragma once
 
 #include <array>
@@ -19,11 +19,11 @@
 
 namespace galley {
 
-/// Opens the study's data, preparing it where that has not been done yet. No device is opened.
+/// Opens the study's data, and prepares it first if that has not been done yet. Opens no device.
 Result<std::unique_ptr<Source>> open_source(const Study& study, PrepareProgress progress = {});
 
 struct SessionOptions {
-  std::function<Watching(Plugins&)> watching = {};                ///< see ExecutorOptions; null: nobody watches (host/proofs)
+  std::function<Watching(Plugins&)> watching = {};                ///< returns the proofs that watch (host/proofs); null: nobody watches
   TimedSegment timed = {};                                        ///< see ExecutorOptions
   Choices* choices = nullptr;                                     ///< see ExecutorOptions
   std::function<Status(int64_t done, int64_t all)> loading = {};  ///< see ExecutorOptions
@@ -33,55 +33,55 @@ struct SessionOptions {
 /// One thread. After an error only destruction is safe.
 class Session {
  public:
-  /// Checks the model's files, opens the device, loads weights and data. Without a source (null) nothing can be trained or evaluated.
-  /// `study` outlives the session.
+  /// Checks the model's files, opens the device, loads weights and data. Without a source (null) the session can neither train nor
+  /// evaluate. `study` outlives the session.
   static Result<std::unique_ptr<Session>> open(const Study& study, std::unique_ptr<Source> source, const SessionOptions& options = {});
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  /// Begins to train at the first step, the weights being as they were loaded.
+  /// Begins to train at the first step, with the weights as they were loaded.
   Status start();
-  /// Goes on from a state that this study, and the same base model, have saved.
+  /// Continues from a state that this study, and the same base model, have saved.
   Status resume(const std::filesystem::path& state);
-  /// Whether the weights that were loaded are those that the run of this state began with; see check_weights().
+  /// Checks that the loaded weights are those with which the run of this state began; see check_weights().
   Status check_base(const std::filesystem::path& state);
-  /// Takes only the weights of a state, to evaluate, sample or export. The state is the adapter's, say, and the base model's weights are
-  /// those that were loaded: they have to be those that the run began with, else exit code Recipe with file and tensor.
+  /// Loads only the weights of a state, to evaluate, sample or export. The other weights (of an adapter's base model, say) stay as they
+  /// were loaded; they have to be those with which the run began, else exit code Recipe with file and tensor.
   Status load_weights(const std::filesystem::path& state);
   /// Hands the next window's step to the device. At most depth() steps may be under way.
   Status enqueue();
-  /// Waits for the oldest step that is under way.
+  /// Waits for the oldest step that is under way, and returns its numbers.
   Result<StepEvent> finished();
-  /// How many steps may be under way: the host runs ahead of a device that works by itself.
+  /// Returns how many steps may be under way: the host runs ahead of a device that works by itself.
   int64_t depth() const { return proof_->compares() ? 1 : study_.target.steps_under_way(); }
-  /// Puts a micro-batch where the program reads it, from a window that lies in the program's buffers. Stream-ordered.
+  /// Copies a micro-batch to the program's inputs, from a window that lies in the program's buffers. Stream-ordered.
   Status feed(const WindowBuffer& window, int64_t micro_batch);
-  /// Memory of a tensor that the host reaches; empty for no_tensor.
+  /// Returns the memory of a tensor that the host reaches; nothing for no_tensor.
   std::span<std::byte> bytes_of(TensorId tensor) const;
-  /// The mean loss over the validation data. `after` is told after each batch how many of them are done; its error ends the evaluation.
+  /// Returns the mean loss over the validation data. `after` is called after each batch; its error ends the evaluation.
   Result<double> evaluate(const std::function<Status(int64_t done, int64_t batches)>& after = {});
-  /// The mean loss over the first window of the training data, as evaluation computes it: without dropout. Of a study for
-  /// Purpose::Evaluate, before anything else.
+  /// Returns the mean loss over the first window of the training data, as evaluation computes it: without dropout. The study must be for
+  /// Purpose::Evaluate, and nothing else have run before.
   Result<double> first_loss();
-  /// Of the last evaluation, how its labels compare with those of the data; null for models without labels.
+  /// Returns how the labels of the last evaluation compare with those of the data; null for models without labels.
   const Scores* scores() const { return scores_ ? &*scores_ : nullptr; }
-  /// Whether there is validation data.
+  /// Returns whether there is validation data.
   bool evaluates() const { return source_ && source_->validation_batches() > 0; }
-  /// Forward and backward of a window, the first one being 0, without an update; its mean loss. The gradients then lie in their tensors.
+  /// Runs forward and backward of a window (from 0) without an update, and returns its mean loss. The gradients then lie in their tensors.
   Result<double> gradients(int64_t window = 0);
-  /// Saves a state to continue from, into the folder of states; the newest `keep` stay.
+  /// Saves a state to continue from into the folder of states, and keeps the newest `keep` of them.
   Status save(const std::filesystem::path& states, int64_t keep);
-  /// What validations have said so far, which states keep.
+  /// Returns the results of validations so far, which states keep.
   ValidationRecord& validations() { return info_.validation; }
-  /// Which strategy has ended the run, and why; "": none has.
+  /// Returns which strategy has ended the run, and why; "" if none has.
   const std::string& ended() const { return info_.ended; }
-  /// What must hold at the end, before anything is exported: some step was applied, and Proof::finish().
+  /// Checks what must hold at the end, before anything is exported: some step was applied, and Proof::finish().
   Status finish();
-  /// What is no error at the end of the run, and a person should know: that it has diverged.
+  /// Returns what a person should know at the end of a run although it is no error: that the model has diverged.
   std::vector<std::string> warnings() const;
   const Proof& proof() const { return *proof_; }
   Status export_model(const std::filesystem::path& directory) { return executor_->export_model(directory); }
-  /// What that has rounded.
+  /// Returns what the last export has rounded.
   const std::vector<Rounded>& rounded() const { return executor_->rounded(); }
 
   int64_t steps_done() const { return info_.attempted; }
@@ -111,34 +111,34 @@ class Session {
   std::unique_ptr<Executor> executor_;
   std::optional<Proof> proof_;
   StateInfo info_;
-  std::unique_ptr<Loader> loader_;        ///< from the first step on
-  const WindowBuffer* window_ = nullptr;  ///< the last one, which has been used up
+  std::unique_ptr<Loader> loader_;        ///< there from the first step on
+  const WindowBuffer* window_ = nullptr;  ///< the last window, which has been used up
   std::vector<UnderWay> under_way_;       ///< the oldest first
   bool taken_ = false;                    ///< the oldest one has been read back
-  std::vector<ReportedMetric> reported_;  ///< of the last step
+  std::vector<ReportedMetric> reported_;  ///< the metrics of the last step
   struct Rate {
     const ScalarSlot* slot;
-    std::string name;  ///< of the metric, where there are several
+    std::string name;  ///< the metric's name, if there are several rates
   };
   std::vector<Rate> rates_;
-  /// Of the steps of this process: how many, the first ones and the last ones.
+  /// Losses of the steps of this process: how many, the first ones and the last ones.
   struct Losses {
     static constexpr int64_t most = 20;
     int64_t count = 0;
     std::array<double, most> first = {}, last = {};
     void add(double loss);
-    /// The mean of the first `n`, and of the last.
+    /// Returns the mean of the first `n`, and of the last.
     std::pair<double, double> means(int64_t n) const;
   } losses_;
-  std::optional<Scores> scores_;      ///< of models that keep what the head makes of rows
-  std::vector<std::byte> head_made_;  ///< that, of a batch
+  std::optional<Scores> scores_;      ///< given if the program keeps the head's output for each row
+  std::vector<std::byte> head_made_;  ///< the head's output for a batch
   std::vector<float> logits_;
-  bool saved_ = false;  ///< there is a state to go on from
-  double last_ = 0;     ///< when the step before ended
-  double aside_ = 0;    ///< seconds of validation and saving since
+  bool saved_ = false;  ///< there is a state to continue from
+  double last_ = 0;     ///< the time at which the step before ended
+  double aside_ = 0;    ///< seconds of validation and saving since then
 };
 
-/// Writes loss, grad.* and, where the study kept them, logits of a window, the first one being 0, as a safetensors file.
+/// Writes loss, grad.* and, if the study keeps them, the logits of a window (from 0) as a safetensors file.
 Status write_gradients(Session& session, NewFile& file, int64_t window = 0);
 
 }  // namespace galley

@@ -1,4 +1,4 @@
-// Everything that happens before a device is opened: recipe, model, data, strategies, program, plan. `galley plan` is this and a table.
+// A study: does everything that happens before a device is opened, from the recipe to the plan. `galley plan` prints one as a table.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@
 
 namespace galley {
 
-/// Where Galley's own files lie: beside the program, or where `cmake --install` put them.
+/// The folders of Galley's own files: beside the program, or where `cmake --install` has put them.
 struct Installation {
   std::filesystem::path plugins;  ///< built-in plugins, one folder each
   FamilyFolders families;
@@ -26,45 +26,45 @@ struct Installation {
 };
 Installation find_installation();
 
-/// The planner comes after the passes; what it makes can be looked at as well.
+/// The planner, which comes after the passes: `--dump plan` prints its result.
 inline constexpr PassInfo plan_pass = {"plan", "every tensor at an offset"};
 
 struct StudyOptions {
   std::map<std::string, std::string> sets;         ///< --set name=value
   Confine confine = Confine::No;                   ///< --confine
   bool unconfined = false;                         ///< --unconfined: of a run, whoever made it
-  std::shared_ptr<const Confinement> within;       ///< of a folder or a run: what may be read; null: what `confine` says of the recipe
+  std::shared_ptr<const Confinement> within;       ///< the files that may be read, for a folder or a run; null: `confine` decides
   std::string command;                             ///< the command line, for hints
   std::vector<std::filesystem::path> plugin_path;  ///< --plugin-path
   std::string device = "cpu";                      ///< --device
   std::string target;                              ///< --target, a file or a name; "": this machine
   std::string target_text;                         ///< a run's own target, for resume; "" : not given
-  int64_t head_rows = 0;                           ///< likewise; 0: what the recipe says, or chosen
-  int64_t steps = 0;                               ///< how many the recipe's epochs are; 0: not known yet
-  int64_t memory_limit = 0;                        ///< --memory, bytes; 0: what the machine has where the plan is to be run
-  bool shows_unfit = false;                        ///< a plan that does not fit is no error, but is said in Study::unfit
+  int64_t head_rows = 0;                           ///< a run's own, for resume; 0: the recipe decides, or `order` chooses
+  int64_t steps = 0;                               ///< the number of steps in the recipe's epochs; 0: not known yet
+  int64_t memory_limit = 0;                        ///< --memory, bytes; 0: what the machine has, if the plan is to be run
+  bool shows_unfit = false;                        ///< a plan that does not fit is no error, but goes to Study::unfit
   bool runs = true;                                ///< the plan will be run here: it must fit this machine
   Purpose purpose = Purpose::Train;
   bool merges = false;       ///< Export: --merge
-  std::string export_dtype;  ///< Export: --dtype, one that dtype_named() knows; "": what the recipe says
+  std::string export_dtype;  ///< Export: --dtype, a name that dtype_named() knows; "": the recipe decides
   bool keep_logits = false;
   bool single_row = false;                               ///< Sample: B = 1
   std::string recipe_text;                               ///< the recipe as it was when the run began, for resume; "": read the file
-  std::map<std::string, std::string> modules, required;  ///< likewise, of RecipeOptions
-  std::function<void(const std::string&)> warn;          ///< gets a line for each plugin that cannot be used; not given: nobody does
+  std::map<std::string, std::string> modules, required;  ///< for resume: see RecipeOptions
+  std::function<void(const std::string&)> warn;          ///< gets a line for each plugin that cannot be used
   Installation installation = find_installation();
   std::set<std::string> without;  ///< --without: passes of the compiler that are left out
-  /// Is told of every pass of the compiler, and of the plan after them; the text prints what it made.
+  /// Is called after every pass of the compiler and after the planner; `text` prints the result.
   std::function<void(const PassInfo& pass, const std::function<std::string()>& text)> watch;
-  std::vector<std::string> labels;    ///< names of labels, of a run that has found them in its data; empty: they are looked for there
+  std::vector<std::string> labels;    ///< names of labels that a run has found in its data; empty: the data is read for them
   bool of_run = false;                ///< a run has saved what it has trained: weights that the model's files lack do not begin anew
-  std::filesystem::path directory;    ///< what relative paths in `sets` start from; "": the current directory
-  std::function<void(Recipe&)> edit;  ///< changes the recipe once it has been read; it then says steps and no epochs
-  /// Evaluate: of the parameters that are to be trained, only these are; not given: all of them.
+  std::filesystem::path directory;    ///< relative paths in `sets` start from here; "": from the current directory
+  std::function<void(Recipe&)> edit;  ///< changes the recipe once it has been read; it then has steps and no epochs
+  /// Evaluate: only these of the parameters that are to be trained are; not given: all of them.
   std::optional<std::set<std::string>> trainable = {};
 };
 
-/// Owns all of it. Nothing in it moves once made.
+/// The result of a study, which owns all that it has made. Nothing in it moves once made.
 struct Study {
   Installation installation;
   std::string machine;  ///< the ISA of the device that is here, whatever the target
@@ -73,29 +73,29 @@ struct Study {
   ModelConfig model;
   DataInfo data;
   std::vector<std::unique_ptr<const LoadedStrategy>> loaded;
-  Registered<galley_device> device;  ///< none, if the plan is made for another machine
+  Registered<galley_device> device;  ///< none if the plan is made for another machine
   Target target;
   std::unique_ptr<Graph> graph;
   Program program;
   Plan plan;
-  std::optional<Error> unfit;   ///< with StudyOptions::shows_unfit: that the plan does not fit
+  std::optional<Error> unfit;   ///< with StudyOptions::shows_unfit: says that the plan does not fit
   int64_t host_memory() const;  ///< planned bytes of the classes that the host reaches: all lie in its memory
-  int64_t peak_memory() const;  ///< planned bytes of the memory that computes: of the host's, or of class 0 where it has its own
-  bool built_in(const Plugin& plugin) const;  ///< it came with the program
+  int64_t peak_memory() const;  ///< planned bytes of the memory that computes: the host's, or class 0 if that is not the host's
+  bool built_in(const Plugin& plugin) const;  ///< whether it came with the program
 };
 
-/// Once the data is there: how many steps the recipe's epochs are, and what schedules are then. The source ends with the last of them.
-/// Does nothing to a recipe that says steps. `warn` is told what read_recipe() warns of. [main-thread]
+/// Turns the recipe's epochs into steps once the data is open, and makes schedules anew. The source then ends with the last step. Does
+/// nothing to a recipe that says steps. `warn` gets the warnings of read_recipe(). [main-thread]
 Status settle_steps(Study& study, Source& source, const std::function<void(const std::string&)>& warn);
 
-/// Pure but for reading files; opens no weights and no device. [main-thread]; on other threads too, several at once, once all plugins that
-/// the recipe uses have been opened by a study on the main thread.
+/// Studies a recipe. Pure except that it reads files; opens no weights and no device. [main-thread]; several at once on other threads, once
+/// a study on the main thread has opened all plugins that the recipe uses.
 Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe, const StudyOptions& options);
 
-/// A program that plugins of others have touched is proved before it runs: it takes milliseconds, and what is wrong with it is theirs.
+/// Proves a program that other people's plugins have touched, before it runs. This takes milliseconds, and what is wrong is their fault.
 Status check_foreign(const Study& study);
 
-/// Bytes of memory that this machine has.
+/// Returns the bytes of memory that this machine has.
 int64_t machine_memory();
 
 }  // namespace galley
