@@ -1,5 +1,5 @@
-// How the processor rounds, and whether it takes the smallest numbers for 0: a setting of each thread, which a library may leave changed.
-// Kernels that run on the thread later would compute other bits.
+// Keeps the arithmetic of threads as it is: how the processor rounds, and whether it takes the smallest numbers for 0. It is a setting of
+// each thread. If a library leaves it changed, kernels that run on the thread later compute other bits.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ namespace galley {
 
 class Arithmetic {
  public:
-  /// That of this thread.
+  /// Returns the arithmetic of this thread.
   static Arithmetic now() {
     Arithmetic out;
 #if defined(__SSE2__)
@@ -25,7 +25,7 @@ class Arithmetic {
 #endif
     return out;
   }
-  /// Puts this thread's back to this. What operations have flagged so far is cleared.
+  /// Sets this thread's arithmetic, and clears the flags of operations so far.
   void restore() const {
 #if defined(__SSE2__)
     const auto x87 = static_cast<uint16_t>(bits_ >> 32);
@@ -35,7 +35,7 @@ class Arithmetic {
     asm volatile("msr fpcr, %0" : : "r"(bits_));
 #endif
   }
-  /// Puts this thread's back where it has become another, and says so.
+  /// Sets this thread's arithmetic if it has become another; returns whether it had.
   bool put_back() const {
     if (now().bits_ == bits_) return false;
     restore();
@@ -44,12 +44,12 @@ class Arithmetic {
 
  private:
 #if defined(__SSE2__)
-  static constexpr unsigned kFlags = 0x3F;  // what operations so far have met: set by every inexact one
+  static constexpr unsigned kFlags = 0x3F;  // exceptions of operations so far: every inexact operation sets one
 #endif
   uint64_t bits_ = 0;
 };
 
-/// Whether work on a thread of a pool has left another arithmetic, since somebody last asked. It has been put back.
+/// Says whether work on a thread of a pool has left another arithmetic since somebody last asked. It has been set back.
 inline std::atomic<bool>& arithmetic_left_changed() {
   static std::atomic<bool> changed = false;
   return changed;

@@ -1,4 +1,4 @@
-// Where a path lies. Header-only.
+// Tells whether a path lies in a folder. Header-only.
 #pragma once
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 
 namespace galley {
 
-/// Whether the path is the folder or lies below it. Compares names: both are to be real paths.
+/// Returns whether the path is the folder or lies below it. Compares names, so both must be real paths.
 inline bool is_below(const std::filesystem::path& path, const std::filesystem::path& folder) {
   return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
 }

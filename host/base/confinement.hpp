@@ -1,5 +1,5 @@
-// Which files may be read where something came from somebody else. A confinement names folders; while it lives, File::open_read() opens
-// no file that really lies outside of them, whoever asks, and whatever links led to it: a reader that is written later is confined too.
+// Confines which files may be read when something came from somebody else. A confinement names folders. While it lives, File::open_read()
+// opens no file that really lies outside of them, whoever asks and whatever links led to it: new readers are confined too.
 #pragma once
 
 #include <filesystem>
@@ -12,37 +12,37 @@
 
 namespace galley {
 
-/// The folder in which links of a folder may lead: the folder itself, as a real path; of a snapshot in Hugging Face's cache, whose files
-/// are links to ../../blobs, the model's folder there (models--ORG--NAME).
+/// Returns the folder to which links of a folder may lead: the folder itself, as a real path. For a snapshot in Hugging Face's cache, whose
+/// files are links to ../../blobs, it is the model's folder there (models--ORG--NAME).
 std::filesystem::path reach_of(const std::filesystem::path& folder);
 
-/// "'name' leads out of the recipe's folder, to REAL". Exit code Recipe.
+/// Makes the error "'name' leads out of the recipe's folder, to REAL", exit code Recipe.
 Error leads_out(const std::string& name, const std::string& what, const std::filesystem::path& real, const std::string& hint);
 
-/// Several may live at once: what one of them holds may be read. [thread-safe]
+/// Allows reads below its folders only. If several live at once, a read that one of them allows is allowed. [thread-safe]
 class Confinement {
  public:
-  /// `folders` are taken as real paths; of one that is not there, as far as it is. `what` and `hint` are for errors: "the recipe's folder".
+  /// Resolves `folders` to real paths, as far as they exist. `what` and `hint` are for errors: "the recipe's folder".
   Confinement(const std::vector<std::filesystem::path>& folders, std::string what, std::string hint);
   ~Confinement();
   Confinement(const Confinement&) = delete;
   Confinement& operator=(const Confinement&) = delete;
 
-  /// Whether a real path lies in one of its folders.
+  /// Returns whether a real path lies in one of its folders.
   bool holds(const std::filesystem::path& real) const;
   Error leads_out(const std::string& name, const std::filesystem::path& real) const { return galley::leads_out(name, what_, real, hint_); }
 
-  /// What the person at the command line names, and what Galley comes with, may be read beside any confinement: a file, or a folder with
-  /// all that lies in it (reach_of() it).
+  /// Allows reads of a file, or of all that lies in a folder (reach_of() it), beside any confinement: for what the person at the command
+  /// line names, and for Galley's own files.
   static void lend(const std::filesystem::path& path);
-  /// Of `names` in the folder, those that really lie in reach_of() it: for a folder in which one file may be read, what belongs to it.
+  /// Allows reads of those `names` in the folder that really lie in reach_of() it: files that belong to one that may be read.
   static void lend_beside(const std::filesystem::path& folder, std::span<const std::string_view> names);
 
-  /// Whether there is any.
+  /// Returns whether any confinement lives.
   static bool any();
-  /// The error for a file or folder that none of them holds; `name` is what it was called. Without any, everything is right.
+  /// Returns an error for a file or folder that no confinement allows; `name` is what it was called. Without confinements all are allowed.
   static Status check_real(const std::filesystem::path& real, const std::string& name);
-  /// The same for a path whose links have not been followed. One that leads nowhere is right: whoever opens it says so.
+  /// Does the same for a path whose links have not been followed. A path that leads nowhere is allowed: whoever opens it reports that.
   static Status check(const std::filesystem::path& path);
 
  private:

@@ -12,23 +12,24 @@
 
 namespace galley {
 
-/// "cannot <verb> '<path>': <text of errno>", exit code Failed; a full disk gets a hint.
+/// Makes the error "cannot <verb> '<path>': <text of errno>", exit code Failed; a full disk gets a hint.
 Error file_error(std::string_view verb, const std::filesystem::path& path, int error_number);
 
 /// An open file descriptor, closed with its owner. Every operation retries EINTR and short transfers, and reports the path and errno's
 /// text. Nothing is buffered here: give write() large pieces. One thread at a time, except where said.
 class File {
  public:
-  /// Regular files only: a directory, a named pipe (opening one could wait forever), a socket or a device is an error already here. So is
-  /// one that no Confinement holds, if there is any: what is asked is where the opened file lies, not its name.
+  /// Opens a regular file: a directory, a named pipe (opening one could wait forever), a socket or a device is an error. So is a file that
+  /// no Confinement allows, if there is any: the place of the opened file decides, not its name.
   static Result<File> open_read(const std::filesystem::path& path);
-  /// Creates or truncates. What it names is not to be a link, which could lead anywhere.
+  /// Creates or truncates a file. The path must not be a link, which could lead anywhere.
   static Result<File> create(const std::filesystem::path& path);
-  /// Creates if absent; writes go to the end (write_at too: that is how Linux treats O_APPEND). A regular file, and no link.
+  /// Creates a file if it is absent; writes go to the end (write_at too: that is how Linux treats O_APPEND). It must be regular, and no
+  /// link.
   static Result<File> open_append(const std::filesystem::path& path);
   /// Takes an open descriptor; errors will name `path`.
   static File of_descriptor(int fd, std::filesystem::path path) { return {fd, std::move(path)}; }
-  /// The same open file for another owner; both move one position.
+  /// Returns the same open file for another owner; both share one position.
   Result<File> duplicate() const;
 
   File(File&& other) noexcept;
@@ -38,7 +39,7 @@ class File {
   ~File();
 
   Result<uint64_t> size() const;
-  /// Whether the file has no name any more: it is gone when nobody has it open.
+  /// Returns whether the file has no name any more: it is gone when nobody has it open.
   Result<bool> is_deleted() const;
   /// Reads exactly bytes.size() bytes at `offset`; a file that ends before is an error that says so. [thread-safe]
   Status read_at(std::span<std::byte> bytes, uint64_t offset) const;
@@ -48,12 +49,12 @@ class File {
   Status write(std::string_view text);
   Status write_at(std::span<const std::byte> bytes, uint64_t offset);
   Status truncate(uint64_t size);
-  /// Nothing to do for what cannot be synced, such as a pipe.
+  /// Syncs the file. Does nothing for what cannot be synced, such as a pipe.
   Status sync();
   const std::filesystem::path& path() const { return path_; }
-  /// Where the open file lies, without links.
+  /// Returns the path of the open file, without links.
   Result<std::filesystem::path> real_path() const;
-  /// For a process that is to write to it. Stays this one's.
+  /// Returns the descriptor, for a process that shall write to it. It stays this object's.
   int descriptor() const { return fd_; }
 
  private:
@@ -62,15 +63,15 @@ class File {
   std::filesystem::path path_;
 };
 
-/// The whole file as text; more than `limit` bytes is an error (this is for configurations, manifests and recipes). Reads to the end
+/// Reads a whole file as text; more than `limit` bytes is an error (this is for configurations, manifests and recipes). Reads to the end
 /// whatever size the file claims, so that /proc and /sys can be read as well.
 Result<std::string> read_text(const std::filesystem::path& path, uint64_t limit = 64u << 20);
 Result<std::string> read_text(const File& file, uint64_t limit = 64u << 20);
 
-/// fsync of a directory, so that a rename or a creation in it survives.
+/// Syncs a directory, so that a rename or a creation in it survives.
 Status sync_directory(const std::filesystem::path& path);
 
-/// rename(2) of a file or directory whose contents are already synced, then fsync of the directory that holds it.
+/// Renames a file or directory whose contents are already synced, then syncs the directory that holds it.
 Status rename_synced(const std::filesystem::path& from, const std::filesystem::path& to);
 
 }  // namespace galley

@@ -1,5 +1,5 @@
-// What a source of data puts into the inputs of a model. A family names one for each of its inputs; whether it can be had depends on the
-// data and on the labels that the model learns from.
+// Fills: the kinds of numbers that a source of data can put into the inputs of a model. A family names one for each of its inputs. Which
+// there are depends on the data and on the labels that the model learns from.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace galley {
 
-/// All are I32 but RowValues, which is F32. In their order in a micro-batch's memory.
+/// The fills in their order in a micro-batch's memory. All are I32, except RowValues, which is F32.
 enum class Fill : uint8_t {
   Tokens,
   NextTokens,
@@ -30,17 +30,17 @@ enum class Fill : uint8_t {
   SourceLast,
 };
 inline constexpr size_t kFills = 17;
-/// These are always there, whether the model reads them or not: data comes as them.
+/// The first ones are always there, whether the model reads them or not.
 inline constexpr size_t kPlainFills = 4;
 
-/// How many numbers a row has of it: S, T, one, or as many as there are labels of a row.
+/// The number of a fill's numbers in a row: S, T, one, or as many as a row has labels.
 enum class FillExtent : uint8_t { Row, Target, One, Labels };
 
 struct FillInfo {
-  const char* name;   ///< as families write it
-  const char* input;  ///< the input of a model that has it unless the family says otherwise; "": none
+  const char* name;   ///< the name in families
+  const char* input;  ///< the model's input that gets it unless the family says otherwise; "": none
   FillExtent extent;
-  bool labels;  ///< those that count in the loss: all but −100; of F32, all that are numbers
+  bool labels;  ///< it holds labels. Those that count in the loss: all but −100; in F32, all that are numbers
 };
 inline constexpr std::array<FillInfo, kFills> kFillInfo = {{
     {"tokens", "input_ids", FillExtent::Row, false},            // the tokens; with masked_tokens, some of them masked
@@ -62,24 +62,24 @@ inline constexpr std::array<FillInfo, kFills> kFillInfo = {{
     {"source_last", "source_last", FillExtent::Target, false},                // where the source ends in its row
 }};
 inline constexpr const FillInfo& info_of(Fill fill) { return kFillInfo[static_cast<size_t>(fill)]; }
-/// Whether a row has labels of its own, not its tokens.
+/// Returns whether these labels belong to a row, and not to its tokens.
 inline constexpr bool of_rows(Fill labels) { return labels == Fill::RowLabels || labels == Fill::RowValues; }
 
-/// What a loss on these labels is counted in.
+/// Returns the unit of a loss on these labels.
 inline constexpr const char* loss_unit(Fill labels) {
   return labels == Fill::RowValues                                  ? "mean squared error"
          : labels == Fill::RowLabels || labels == Fill::TokenLabels ? "nats a label"
                                                                     : "nats a token";
 }
 
-/// kFills: there is none of that name.
+/// Returns the fill of that name, as a number; kFills if there is none.
 inline constexpr size_t fill_named(std::string_view name) {
   size_t i = 0;
   while (i < kFills && name != kFillInfo[i].name) ++i;
   return i;
 }
 
-/// A choice of fills.
+/// A set of fills, which always has the plain ones.
 class Fills {
  public:
   constexpr Fills() = default;

@@ -1,4 +1,4 @@
-// GGUF: a model's tensors and what is said about them in one file, as llama.cpp reads and writes it. All numbers are little-endian.
+// Reads GGUF: a model's tensors and its metadata in one file, as llama.cpp reads and writes it. All numbers are little-endian.
 //
 //   "GGUF"  version: u32, 2 or 3  tensors: u64  keys: u64
 //   keys:     name: string, type: u32, value      string: length: u64, bytes      array: type: u32, length: u64, values
@@ -18,7 +18,7 @@
 namespace galley::gguf {
 
 inline constexpr const char* kExtension = ".gguf";
-/// Texts and arrays that are longer are a tokenizer's: they are checked and not kept.
+/// Longer texts and arrays belong to a tokenizer: they are checked and not kept.
 inline constexpr uint64_t kLongestText = uint64_t{1} << 16, kLongestArray = 512;
 
 struct Header {
@@ -30,7 +30,7 @@ struct Header {
   std::vector<tensor_files::Entry> entries;
 };
 
-/// Whether a path names a GGUF file: by its extension.
+/// Returns whether a path names a GGUF file, by its extension.
 bool is_gguf(const std::filesystem::path& file);
 
 /// Reads and checks everything but the tensors' data: exit code Recipe with the file, the key or tensor, and the value that is wrong. The

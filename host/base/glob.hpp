@@ -1,5 +1,5 @@
-// Patterns over names, as shells write them: `*` stands for any characters, also none, `?` for one, [a-z] for one of a set and [!a-z] for
-// one that is not in it. A `[` without `]` stands for itself. Bytes are compared, whatever the locale. Header-only.
+// Matches names with patterns as shells write them: `*` matches any characters, also none, `?` one, [a-z] one of a set and [!a-z] one that
+// is not in it. A `[` without `]` matches itself. Bytes are compared, whatever the locale. Header-only.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,8 @@
 
 namespace galley {
 
-/// Whether the set that begins with the `[` at `at` has the character; moves `at` after its `]`. A `[` that nothing closes is a character.
+/// Returns whether the set that begins with the `[` at `at` has the character; moves `at` after its `]`. A `[` that nothing closes is a
+/// character.
 inline bool glob_set_has(std::string_view pattern, size_t* at, char c) {
   size_t p = *at + 1;
   const bool negated = p < pattern.size() && (pattern[p] == '!' || pattern[p] == '^');
@@ -26,8 +27,8 @@ inline bool glob_set_has(std::string_view pattern, size_t* at, char c) {
   return negated;
 }
 
-/// Whether the pattern matches all of the text. Takes time in proportion to the product of their sizes at most, whatever they are: after a
-/// mismatch the last `*` takes one character more, and the earlier ones need not be tried again.
+/// Returns whether the pattern matches all of the text. Takes time in proportion to the product of their sizes at most: after a mismatch
+/// the last `*` takes one character more, and the earlier ones need not be tried again.
 inline bool glob_matches(std::string_view pattern, std::string_view text) {
   size_t p = 0, t = 0, star = std::string_view::npos, taken = 0;
   while (t < text.size()) {
@@ -51,11 +52,11 @@ inline bool glob_matches(std::string_view pattern, std::string_view text) {
   return p == pattern.size();
 }
 
-/// Whether the text is a pattern at all.
+/// Returns whether the text is a pattern at all.
 inline bool is_glob(std::string_view text) { return text.find_first_of("*?[") != std::string_view::npos; }
 
-/// The folder in which a pattern begins; any other path as it is. What exists stands for itself: "runs/exp[1]/*.txt" begins in
-/// "runs/exp[1]" where there is such a folder, and in "runs" elsewhere.
+/// Returns the folder in which a pattern begins; returns any other path as it is. A folder that exists is no pattern: "runs/exp[1]/*.txt"
+/// begins in "runs/exp[1]" if there is such a folder, else in "runs".
 inline std::filesystem::path before_wildcards(const std::filesystem::path& path) {
   std::filesystem::path out;
   std::error_code error;

@@ -1,4 +1,4 @@
-// Reading text by lines, many at a time, in bounded memory.
+// Reads text by lines, many at a time, in bounded memory.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace galley {
 
-/// A run of whole lines, without the last one's end.
+/// A block of whole lines, without the last one's end.
 struct LineBlock {
   std::string text;
   int64_t first_line = 1;  ///< counted from 1
@@ -56,7 +56,7 @@ Status for_each_line(const LineBlock& block, const Line& line) {
   return ok();
 }
 
-/// "a line of more than 16 MiB"
+/// Returns "a line of more than 16 MiB", for errors.
 std::string too_long_line();
 
 /// stdin.

@@ -1,4 +1,4 @@
-// Names in messages.
+// Lists names in messages.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace galley {
 
-/// "'a', 'b', …": the first `most` names, each of at most `longest` bytes.
+/// Returns "'a', 'b', …": the first `most` names, each of at most `longest` bytes.
 inline std::string listed(const std::vector<std::string>& names, size_t most, size_t longest = std::string::npos) {
   std::string text;
   for (size_t i = 0; i < std::min(names.size(), most); ++i)

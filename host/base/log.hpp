@@ -1,4 +1,4 @@
-// Messages to the person at the terminal: everything but results goes to stderr, through here.
+// Writes messages to the person at the terminal: everything but results goes to stderr, through here.
 #pragma once
 
 #include <string_view>
@@ -14,7 +14,7 @@ enum class LogLevel { Debug, Note, Warning, Error };
 /// [thread-safe]
 void log(LogLevel level, std::string_view text);
 
-/// What messages need is made now, while there is memory, and GALLEY_LOG is looked at: only "debug" is known.
+/// Prepares what messages need, while there is memory, and reads GALLEY_LOG, which may be "debug".
 Status open_log();
 
 }  // namespace galley

@@ -1,4 +1,4 @@
-// Files and folders that appear whole: written aside, synced, and renamed into their place.
+// Makes files and folders that appear whole: they are written aside, synced, and renamed into their place.
 #pragma once
 
 #include <ctime>
@@ -18,9 +18,9 @@ namespace galley {
 /// place is removed when the place is written again.
 class NewFile {
  public:
-  /// For a file that Galley names, in a folder of its own.
+  /// Makes a file that Galley names, in a folder of its own.
   static Result<NewFile> beside(const std::filesystem::path& place);
-  /// For a file that a person names. A link is followed. A device, a named pipe, and the file that is the standard output or error are
+  /// Makes a file that a person names. Follows a link. A device, a named pipe, and the file that is the standard output or error are
   /// written in place, because replacing them would take them from others. Exit code Recipe if it cannot be written.
   static Result<NewFile> named(const std::filesystem::path& place);
 
@@ -28,11 +28,11 @@ class NewFile {
   NewFile& operator=(NewFile&&) = delete;
   ~NewFile();
 
-  /// Open for reading and writing (in place: for writing only). Its path(), which errors show, is that of the place.
+  /// Returns the file, open for reading and writing (in place: for writing only). Its path(), which errors show, is that of the place.
   File& file() { return file_; }
   /// Syncs what was written, renames it to its place and syncs the folder.
   Status finish() { return finish_at(place_); }
-  /// The same for another place on the same file system; what is written in place stays there.
+  /// Does the same for another place on the same file system; what is written in place stays there.
   Status finish_at(const std::filesystem::path& place);
 
  private:
@@ -65,7 +65,7 @@ class NewFolder {
 /// Writes a NewFile beside `place`: afterwards the file is the old one or the new one, whatever happens.
 Status write_atomic(const std::filesystem::path& place, std::string_view text);
 
-/// The name of the place, if `name` is that of a file or folder aside.
+/// Returns the name of the place, if `name` is that of a file or folder aside.
 std::optional<std::string_view> place_of(std::string_view name);
 
 /// Removes a file or folder aside if no program writes it any more: if it can be locked, or, where files cannot be locked, if its age is

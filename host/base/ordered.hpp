@@ -1,4 +1,4 @@
-// Work on a stream of items by several threads, its results taken in the order of the items: what comes out does not depend on the threads.
+// Runs work on a stream of items on several threads, and takes the results in the order of the items: they do not depend on the threads.
 #pragma once
 
 #include <condition_variable>
@@ -14,14 +14,14 @@
 
 namespace galley {
 
-/// Threads that this process may use at once; at least 1.
+/// Returns how many threads this process may use at once; at least 1.
 size_t usable_threads();
 
-/// The exception that is being handled, as an error: for threads, which nothing else catches for, and for whoever still has threads to
-/// join.
+/// Returns the exception that is being handled as an error: for threads, for which nothing else catches, and for callers that still have
+/// threads to join.
 Error error_of_exception();
 
-/// What `call()` returns, a Status or a Result; the error where it throws.
+/// Returns what `call()` returns, a Status or a Result; an error if it throws.
 template <class Call>
 auto guarded(const Call& call) -> decltype(call()) {
   try {
@@ -59,9 +59,9 @@ class JoinedThreads {
   std::vector<std::thread> threads_;
 };
 
-/// For every item: `produce(Item&) -> Result<bool>` (false: there is no further one) fills it in, `work(Item&, size_t thread) -> Status`
-/// turns it into its result on some thread 0 … threads − 1, `consume(Item&) -> Status` takes it. produce and consume are called by the
-/// calling thread, in order; items are used again. At most 2 · threads + 1 items are there at once, which bounds the memory. The first
+/// Runs for every item: `produce(Item&) -> Result<bool>` (false: there is no further one) fills it in, `work(Item&, size_t thread) ->
+/// Status` turns it into its result on some thread 0 … threads − 1, `consume(Item&) -> Status` takes it. produce and consume are called by
+/// the calling thread, in order; items are used again. At most 2 · threads + 1 items are there at once, which bounds the memory. The first
 /// error in the order of the items ends it all, after the work that is under way. Exceptions of all three are errors.
 template <class Item, class Produce, class Work, class Consume>
 Status in_order(size_t threads, const Produce& produce, const Work& work, const Consume& consume) {

@@ -1,4 +1,4 @@
-// Random numbers of the host: the SDK's Philox with names for what the host draws. Every draw is a function of its key and counter;
+// Draws the host's random numbers, by the SDK's Philox with names for what the host draws. Every draw is a function of its key and counter;
 // nothing here has a state. [thread-safe]
 #pragma once
 
@@ -10,13 +10,14 @@
 
 namespace galley {
 
-/// Uniform in [0, bound) from 64 uniform bits: the high word of their product, whose bias (bound / 2^64) nobody can measure. bound > 0.
+/// Returns a number that is uniform in [0, bound), from 64 uniform bits: the high word of their product, whose bias (bound / 2^64) nobody
+/// can measure. bound > 0.
 inline uint64_t below(uint64_t bits, uint64_t bound) {
   __extension__ using Wide = unsigned __int128;
   return static_cast<uint64_t>(static_cast<Wide>(bits) * bound >> 64);
 }
 
-/// The first (half 0) or the second (half 1) pair of words of a block as 64 bits.
+/// Returns the first (half 0) or the second (half 1) pair of words of a block as 64 bits.
 inline uint64_t bits64(const galley_philox_block& block, size_t half) {
   return static_cast<uint64_t>(block.word[2 * half]) | static_cast<uint64_t>(block.word[2 * half + 1]) << 32;
 }

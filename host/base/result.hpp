@@ -10,7 +10,7 @@
 
 namespace galley {
 
-/// What the process answers with, and so what kind of failure an error is. The values are part of the command line's contract.
+/// The exit code of the process, and so the kind of an error. The values are part of the command line's contract.
 enum class Exit : int {
   Done = 0,
   Failed = 1,         ///< the run failed: I/O, a full disk, a loss that is not finite
@@ -92,10 +92,10 @@ class [[nodiscard]] Status {
 
 inline Status ok() { return {}; }
 
-/// Evaluates to the value of a Result, or returns its error from the enclosing function. May stand within another one, but
+/// Evaluates to the value of a Result, or returns its error from the enclosing function. May be used within another TRY, but
 /// not beside values that own something within braces: compilers forget to destroy those.
 #define TRY(...) GALLEY_TRY(GALLEY_NAMED(galley_result_, __COUNTER__), __VA_ARGS__)
-/// The same for a Status, which has no value.
+/// Does the same for a Status, which has no value.
 #define TRY_STATUS(...) GALLEY_TRY_STATUS(GALLEY_NAMED(galley_status_, __COUNTER__), __VA_ARGS__)
 
 #define GALLEY_NAMED(name, number) GALLEY_JOINED(name, number)

@@ -1,4 +1,4 @@
-// Quantities that follow the step. A run of N steps with a warm-up of W steps has at step s = 1 … N, with i = s − 1:
+// Schedules: quantities that depend on the step. A run of N steps with a warm-up of W steps has at step s = 1 … N, with i = s − 1:
 //
 //   i <  W:  peak · (i + 1) / (W + 1)
 //   i >= W:  after the warm-up, with t = (i − W) / (N − W), which is 0 at its first step and below 1 at the last step of the run,
@@ -62,14 +62,14 @@ struct Curve {
   int64_t timescale = 0;  ///< InverseSqrt; 0: by the warm-up
 };
 
-/// How recipes write a shape: "cosine"; and a decay: "1-sqrt".
+/// Return how recipes write a shape ("cosine") and a decay ("1-sqrt").
 const char* name_of(Curve::Shape shape);
 const char* name_of(Curve::Decay decay);
 
-/// The table for steps 1 … steps, with the text "cosine{peak=0.001, warmup=5}". [thread-safe]
+/// Tabulates a curve for steps 1 … steps, with the text "cosine{peak=0.001, warmup=5}". [thread-safe]
 Schedule tabulate(const Curve& curve, int64_t steps);
 
-/// One entry, which holds for ever: "constant(0.001)". [thread-safe]
+/// Returns a schedule with one entry, which holds for ever: "constant(0.001)". [thread-safe]
 Schedule constant(double value);
 
 }  // namespace galley

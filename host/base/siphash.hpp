@@ -1,4 +1,5 @@
-// SipHash-2-4 with 128 bits (Aumasson and Bernstein 2012): whether a text was written by somebody who knows a key. Header-only.
+// Computes SipHash-2-4 with 128 bits (Aumasson and Bernstein 2012), which tells whether a text is from somebody who knows a key.
+// Header-only.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// TOML as plain data.
+// Reads and writes TOML as plain data.
 #pragma once
 
 #include <toml++/toml.h>
@@ -16,7 +16,7 @@ Value toml_value(const toml::node& node);
 /// Puts the value into a table under the key. What TOML has no word for (nil, in lists and tables too) is left out.
 void put(toml::table& table, const std::string& key, const Value& value);
 
-/// The table with all its keys and strings, at any depth, as the function makes them.
+/// Returns the table with all its keys and strings, at any depth, changed by the function.
 toml::table with_texts(const toml::table& table, std::string (*made)(std::string_view));
 
 }  // namespace galley

@@ -1,4 +1,4 @@
-// Amounts as people read them.
+// Prints amounts for people, and parses them.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace galley {
 
-/// "1.50 GiB"
+/// Returns "1.50 GiB".
 std::string bytes_text(int64_t bytes);
-/// "24GiB", "512MB", "1.5e9": bytes.
+/// Parses "24GiB", "512MB" or "1.5e9" as bytes.
 Result<int64_t> parse_bytes(const std::string& text);
-/// "123.69 M"
+/// Returns "123.69 M".
 std::string count_text(double count);
 
-/// "2026-01-31T09:30:00Z", of seconds since 1970.
+/// Returns "2026-01-31T09:30:00Z" for seconds since 1970.
 std::string time_text(int64_t seconds);
 
 }  // namespace galley

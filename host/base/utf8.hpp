@@ -1,4 +1,4 @@
-// UTF-8, and bytes that are none: names of files may be any.
+// Decodes UTF-8, and handles bytes that are none: names of files may be any bytes.
 #pragma once
 
 #include <cstddef>
@@ -16,17 +16,17 @@ struct CodePoint {
   bool valid = true;
 };
 
-/// The code point that `text`, which is not empty, begins with.
+/// Returns the code point with which `text`, which must not be empty, begins.
 CodePoint next_code_point(std::string_view text);
 
 void append_utf8(char32_t c, std::string* out);
 
-/// `text` as it is where it is UTF-8; else with U+FFFD for what is broken, counted in `broken` (may be null).
+/// Returns `text` with U+FFFD for what is no UTF-8, counted in `broken` (may be null).
 std::string valid_utf8(std::string_view text, int64_t* broken);
 bool is_utf8(std::string_view text);
 
-/// Any bytes as UTF-8, for files that have to be UTF-8: text stays as it is, and each byte that is none becomes a character of its own, U+10F700
-/// + byte (of a plane for private use). So that it can be undone, each byte of such a character that stood there becomes one, too.
+/// Any bytes as UTF-8, for files that have to be UTF-8: text stays as it is, and each byte that is none becomes a character of its own,
+/// U+10F700 + byte (of a plane for private use). So that it can be undone, each byte of such a character that stood there becomes one, too.
 std::string utf8_of_bytes(std::string_view bytes);
 /// What utf8_of_bytes() was given.
 std::string bytes_of_utf8(std::string_view text);

@@ -1,4 +1,4 @@
-// What a recipe says, as plain data: nothing here refers to Lua, which is closed before planning begins.
+// Values of recipes and other files as plain data: nothing here refers to Lua, which is closed before planning begins.
 #pragma once
 
 #include <concepts>
@@ -12,14 +12,14 @@
 
 namespace galley {
 
-/// Where something was written: "recipe.lua:14".
+/// The place where something was written: "recipe.lua:14".
 struct Place {
   std::string file;
   int line = 0;
   std::string text() const { return line > 0 ? file + ":" + std::to_string(line) : file; }
 };
 
-/// What a layer above puts among values, such as a schedule. Immutable.
+/// A value of a type that a later layer defines, such as a schedule. Immutable.
 class Foreign {
  public:
   virtual ~Foreign() = default;
@@ -42,7 +42,7 @@ struct Value : std::variant<std::monostate, bool, int64_t, double, std::string, 
   template <std::derived_from<Foreign> T>
   Value(T foreign) : variant(std::shared_ptr<const Foreign>(std::make_shared<const T>(std::move(foreign)))) {}
   bool is_nil() const { return index() == 0; }
-  /// Null when the value is of another type.
+  /// Returns the value as a T; null if it is of another type.
   template <class T>
   const T* as() const {
     if constexpr (std::derived_from<T, Foreign>) {
@@ -52,7 +52,7 @@ struct Value : std::variant<std::monostate, bool, int64_t, double, std::string, 
       return std::get_if<T>(this);
     }
   }
-  /// What a table has under a key. Null when this is no table, has no such key, or has a value of another type there.
+  /// Returns the value under a key of a table; null if this is no table, has no such key, or has a value of another type there.
   template <class T>
   const T* field(const std::string& key) const {
     const auto* table = as<Table>();
@@ -60,12 +60,12 @@ struct Value : std::variant<std::monostate, bool, int64_t, double, std::string, 
     const auto at = table->find(key);
     return at == table->end() ? nullptr : at->second.template as<T>();
   }
-  /// The string that a table has under a key; empty where field() is null.
+  /// Returns the string under a key of a table; empty if field() is null.
   std::string text_field(const std::string& key) const {
     const auto* text = field<std::string>(key);
     return text ? *text : std::string();
   }
-  /// An integer or a number, as a number.
+  /// Puts an integer or a number into `out`; returns whether the value is one.
   bool number(double* out) const {
     if (const auto* i = as<int64_t>()) {
       *out = static_cast<double>(*i);
@@ -77,7 +77,7 @@ struct Value : std::variant<std::monostate, bool, int64_t, double, std::string, 
     }
     return false;
   }
-  /// "nil", "boolean", "integer", "number", "string", "list", "table", or what a foreign one calls itself: for messages.
+  /// Returns "nil", "boolean", "integer", "number", "string", "list", "table", or the name of a foreign type, for messages.
   const char* type_name() const {
     if (const auto* foreign = as<Foreign>()) return foreign->type_name();
     static constexpr const char* names[] = {"nil", "boolean", "integer", "number", "string", "list", "table", "nothing"};
