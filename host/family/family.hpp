@@ -1,4 +1,4 @@
-// A model family: a short Lua file that turns a Hugging Face configuration into a graph.
+// Runs model families: a family is a short Lua file that turns a Hugging Face configuration into a graph.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@
 
 namespace galley {
 
-/// Where Galley's own Lua lies: models/families/*.lua and models/lib/*.lua.
+/// The folders of Galley's own Lua: models/families/*.lua and models/lib/*.lua.
 struct FamilyFolders {
   std::filesystem::path families;
   std::filesystem::path library;
@@ -20,25 +20,25 @@ struct FamilyFolders {
 
 struct ModelConfig {
   Table config;
-  std::filesystem::path folder;  ///< the model's, with its weights, or its GGUF file; empty when the recipe gives the configuration itself
+  std::filesystem::path folder;  ///< the model's folder with its weights, or its GGUF file; empty if the recipe gives the configuration
   std::string origin;            ///< "DIR/config.json", "FILE.gguf" or "recipe.lua:3": for messages
   std::string model_type;
   bool random = false;                  ///< initialize instead of loading
-  Learning learning;                    ///< by the family's task
-  std::string architecture = {};        ///< the class of transformers that it is saved as
-  std::vector<std::string> fresh = {};  ///< parameters that the files do not have and that begin as of a new model; by build_family()
-  bool gguf = false;                    ///< the weights and all that is known of them lie in a GGUF file
+  Learning learning;                    ///< what the model learns, by the family's task
+  std::string architecture = {};        ///< the class of transformers as which it is saved
+  std::vector<std::string> fresh = {};  ///< parameters that the files do not have and that begin anew; set by build_family()
+  bool gguf = false;                    ///< weights and configuration come from a GGUF file
 };
 
 /// The key of a configuration made from a GGUF file that has weights in blocks: the list of their types.
 inline constexpr const char* kGgufTypes = "gguf_types";
 
-/// The configuration that a recipe names: reads config.json, or the keys of a GGUF file, and no weights. A model_type or an architecture
+/// Reads the configuration that a recipe names: config.json, or the keys of a GGUF file, and no weights. A model_type or an architecture
 /// that no family knows is an error that lists those there are.
 Result<ModelConfig> read_model_config(const Recipe& recipe, const FamilyFolders& folders);
 
-/// What a row of a micro-batch may hold. Where it is one document, the loader's input "first_key" would be 0 throughout: the model is
-/// built without it, so that attention is known to be plainly causal when planning.
+/// Says whether a row of a micro-batch has one document. Then the loader's input "first_key" would be 0 throughout: the model is built
+/// without it, so that the planner knows attention to be plainly causal.
 enum class RowDocuments : uint8_t { One, Several };
 
 /// Runs the family on the configuration and closes Lua again: fills `graph` with the forward section, and the configuration with every
@@ -46,8 +46,8 @@ enum class RowDocuments : uint8_t { One, Several };
 /// that the family neither reads nor declares harmless is an error by name. [main-thread] [plan-time]
 Status build_family(ModelConfig& model, const FamilyFolders& folders, RowDocuments documents, Graph& graph);
 
-/// Adds what saving writes as config.json: the configuration as build_family() left it, with the dtype of the saved weights ("float32") and
-/// the keys that strategies set.
+/// Adds the config.json that is saved with the model: the configuration as build_family() has left it, with the dtype of the saved weights
+/// ("float32") and the keys that strategies set.
 void describe_model(const ModelConfig& model, const std::string& dtype, const std::vector<ConfigKey>& keys,
                     std::vector<Document>& documents);
 

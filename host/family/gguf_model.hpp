@@ -1,5 +1,5 @@
-// A model that lies in a GGUF file. What the file's keys mean, and what it calls a parameter, is the family's to say: its field `gguf`, a
-// table { architectures, config(keys, shapes, short), tensor(name, config), ignored }.
+// Reads a model from a GGUF file. The family says what the file's keys mean, and how it names parameters, in its field `gguf`: a table
+// { architectures, config(keys, shapes, short), tensor(name, config), ignored }.
 #pragma once
 
 #include "host/family/family.hpp"
@@ -11,7 +11,7 @@ class Sandbox;
 /// Makes the configuration of the file's keys, in the words of config.json, with kGgufTypes where weights are in blocks.
 Status read_gguf_model(const std::filesystem::path& file, const FamilyFolders& folders, ModelConfig* out);
 
-/// Parameters are looked for under the names that they have in a GGUF file, and their rows in the order that they have there. `lua` is the
+/// Lets parameters be read under the names that they have in a GGUF file, and their rows in the order that they have there. `lua` is the
 /// family's.
 Status name_in_gguf(Sandbox& lua, const ModelConfig& model, Graph& graph);
 

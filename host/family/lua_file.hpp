@@ -1,4 +1,4 @@
-// A family's Lua file, run in a sandbox of its own, and what the table that it returns says.
+// Runs a family's Lua file in a sandbox of its own, and reads the table that it returns.
 #pragma once
 
 #include <memory>
@@ -15,16 +15,16 @@ struct Family {
   std::vector<std::string> model_types;
 };
 
-/// The files of all families, in order of their names.
+/// Returns the files of all families, in the order of their names.
 Result<std::vector<std::filesystem::path>> family_files(const FamilyFolders& folders);
 Result<Family> open_family(const std::filesystem::path& file, const FamilyFolders& folders);
 
-/// A field of the family's table as data, or of the library that all families share; functions in it are not asked for.
+/// Returns a field of the family's table, or of the library that all families share, as data; functions in it are left out.
 Result<Value> family_field(Sandbox& lua, const char* key, const char* module = nullptr);
-/// Pushes the family's table. For C functions that Lua calls.
+/// Pushes the family's table, for C functions that Lua calls.
 void push_family(lua_State* L);
 
-/// The texts in a list; none where it is no list.
+/// Returns the texts in a list; none if it is no list.
 std::vector<std::string> texts_in(const Value& value);
 
 }  // namespace galley

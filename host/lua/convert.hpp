@@ -1,4 +1,4 @@
-// Between Lua's values and plain data.
+// Converts between Lua's values and plain data.
 #pragma once
 
 #include <functional>
@@ -11,15 +11,15 @@
 namespace galley {
 
 /// Reads values of Lua as data. A table with the keys 1 … n is a List, one with texts as keys a Table, the empty one a List; both kinds of
-/// keys in one table, holes, numbers that are not finite, and more than 32 levels are errors. Metamethods are not asked.
+/// keys in one table, holes, numbers that are not finite, and more than 32 levels are errors. Metamethods are not called.
 /// What one converter reads is bounded in sum (65,536 values, 4 MiB of text, or as many times that as it is made for), since tables may
 /// share their parts. Raises: it is for C functions that Lua calls. Used by one thread at a time.
 class Converter {
  public:
-  /// Makes a Value of what is no data (functions, userdata), or raises.
+  /// Makes a Value of a function or userdata, which is no data, or raises.
   using ReadForeign = std::function<Value(lua_State* L, int index, const std::string& name)>;
 
-  /// `bytes`: of text, and with it the number of values, where more than a description is read.
+  /// `bytes` bounds the text, and in proportion the number of values; give more where more than a description is read.
   explicit Converter(lua_State* L, ReadForeign foreign = {}, size_t bytes = 4u << 20)
       : L_(L), foreign_(std::move(foreign)), most_bytes_(bytes) {}
   /// `name` is how messages call the value: "betas" gives "'betas[2]' is not a finite number".
@@ -36,7 +36,7 @@ class Converter {
   size_t values_ = 0, bytes_ = 0;
 };
 
-/// One value by itself.
+/// Reads one value by itself.
 Value to_value(lua_State* L, int index);
 
 /// Pushes the value, tables and lists as new tables. Raises when there is no memory, and for what is foreign, which Lua has no form of.

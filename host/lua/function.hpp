@@ -1,4 +1,4 @@
-// A function of a script that the host calls with plain data, again and again.
+// Calls a function of a script with plain data, again and again.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@ namespace galley {
 /// Refers to the sandbox, which outlives it. Used by one thread at a time.
 class LuaFunction {
  public:
-  /// The function on top of the sandbox's stack, which is taken off. `name` is how messages call it.
+  /// Takes the function on top of the sandbox's stack off. `name` is how messages call it.
   LuaFunction(Sandbox& sandbox, std::string name);
-  /// `key` is that of a function in Lua's registry.
+  /// Takes the function with this key in Lua's registry.
   LuaFunction(Sandbox& sandbox, int key, std::string name) : sandbox_(&sandbox), key_(key), name_(std::move(name)) {}
 
-  /// What it returns for the arguments: one value, as data. The script's time counts anew for each call.
+  /// Calls the function and returns its one result, as data. The script's time counts anew for each call.
   Result<Value> call(std::span<const Value> arguments) const;
 
  private:

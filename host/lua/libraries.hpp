@@ -1,4 +1,4 @@
-// What a script in a Sandbox finds in its globals.
+// Makes the globals of a script in a Sandbox: Lua's own libraries, with limits.
 #pragma once
 
 #include <lua.hpp>

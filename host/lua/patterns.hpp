@@ -1,5 +1,5 @@
-// find, match, gmatch and gsub, with Lua's own results, errors and limits, but looking at the clock: Lua's own try a pattern that
-// backtracks (("a*"):rep(20) .. "b") for longer than the universe is old, and nothing can stop them.
+// Replaces Lua's find, match, gmatch and gsub by functions with the same results, errors and limits that look at the clock: Lua's own try a
+// pattern that backtracks (("a*"):rep(20) .. "b") for longer than the universe is old, and nothing can stop them.
 #pragma once
 
 #include <lua.hpp>

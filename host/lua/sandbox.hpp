@@ -1,8 +1,8 @@
-// Lua 5.4 with walls. Recipes and model families may be text from strangers: they may compute, and that is all. What a script sees is a
-// function of its files and of what the host hands it: no clock, no random numbers, no addresses, no file but through `require`, and
-// tables are walked in the order of their keys (libraries.cpp says what there is).
+// Runs Lua 5.4 in a sandbox. Recipes and model families may be text from strangers: they may compute, and that is all. What a script sees
+// is a function of its files and of what the host gives it: no clock, no random numbers, no addresses, no file except through `require`,
+// and pairs() walks tables in the order of their keys (libraries.cpp).
 //
-// Limits. Memory is counted in Lua's allocator, which everything goes through. Time is looked at every few instructions, at every call, at
+// Limits. Memory is counted in Lua's allocator, which everything goes through. Time is checked every few instructions, at every call, at
 // every larger allocation and within patterns; the other functions of Lua's libraries end soon, or are bounded so that they do
 // (libraries.cpp). Once a limit has been passed it stays passed: every further call and every further few instructions raise again, so that
 // no pcall in the script survives it.
@@ -27,9 +27,9 @@ namespace galley {
 
 struct LuaLimits {
   double seconds = 1;          ///< processor time of the thread inside Lua, all calls together
-  size_t bytes = 64u << 20;    ///< of everything that Lua holds, garbage not yet collected included
-  size_t block = 512u << 10;   ///< of one string, one table's array or hash part, or the stack
-  size_t source = 128u << 10;  ///< of one file: the parser cannot be stopped halfway
+  size_t bytes = 64u << 20;    ///< bytes of everything that Lua holds, garbage not yet collected included
+  size_t block = 512u << 10;   ///< bytes of one string, one table's array or hash part, or the stack
+  size_t source = 128u << 10;  ///< bytes of one file: the parser cannot be stopped halfway
 };
 
 /// A file that ran: `name` is how messages call it.
@@ -43,7 +43,7 @@ struct LuaSource {
 /// One Lua state. Owns everything in it; closed with its owner. Used by one thread at a time; states are independent of each other.
 class Sandbox {
  public:
-  /// Which files `require` may run: those whose real path lies below the real path of a root, or any.
+  /// The files that `require` may run: those whose real path lies below the real path of a root, or any.
   enum class Reach : uint8_t { Roots, Anywhere };
 
   /// `roots` are the folders in which `require "a.b"` looks for a/b.lua, in this order. A name with a slash is a path: relative to a root,
@@ -54,7 +54,7 @@ class Sandbox {
   Sandbox(const Sandbox&) = delete;
   Sandbox& operator=(const Sandbox&) = delete;
 
-  /// The sandbox that a state belongs to. Never null for a state made by create().
+  /// Returns the sandbox of a state. Never null for a state made by create().
   static Sandbox& of(lua_State* L) { return **static_cast<Sandbox**>(lua_getextraspace(L)); }
   lua_State* state() const { return L_; }
   const LuaLimits& limits() const { return limits_; }
@@ -70,15 +70,16 @@ class Sandbox {
   /// Calls a C function with `context` as its one argument (light userdata): the way to use those parts of Lua's API that can raise.
   Status protect(lua_CFunction body, void* context, int results = 0);
 
-  /// Modules that `require` takes from here and not from files. Before any script runs.
+  /// Gives modules that `require` takes instead of files. Must be called before any script runs.
   void provide(std::vector<LuaSource> modules) { provided_ = std::move(modules); }
 
-  /// Gives the script its time anew, where it is used again and again; nothing once a limit has been passed. Not while Lua runs.
+  /// Gives the script its time anew, for scripts that are used again and again; does nothing once a limit has been passed. Not while Lua
+  /// runs.
   void renew() { spent_ = 0; }
 
-  /// Every file that ran so far, in order; required ones come after the file that required them.
+  /// Returns every file that has run so far, in order; required ones come after the file that required them.
   const std::vector<LuaSource>& sources() const { return sources_; }
-  /// Processor time and bytes used so far; peak_bytes() never exceeds the limit by more than a reserve for messages.
+  /// Return processor time and bytes used so far; peak_bytes() never exceeds the limit by more than a reserve for messages.
   double seconds() const;
   size_t peak_bytes() const { return peak_; }
   bool exceeded() const { return exceeded_ != Limit::None; }
@@ -105,7 +106,7 @@ class Sandbox {
   void exceed(Limit limit, size_t asked = 0);
   Error limit_error() const;
   Error take_error(int status);
-  /// Whether the roots hold what a real path names, or any file may run.
+  /// Returns whether a real path lies below a root, or any file may run.
   bool allowed(const std::filesystem::path& real) const;
   Result<LuaSource> read_source(const std::filesystem::path& path, const std::string& name) const;
   Result<LuaSource> find_module(const std::string& module) const;
@@ -116,7 +117,7 @@ class Sandbox {
   std::vector<LuaSource> sources_, provided_;
   lua_State* L_ = nullptr;
   size_t bytes_ = 0, peak_ = 0;
-  int depth_ = 0;          ///< of call() within call(); the clock runs while it is > 0
+  int depth_ = 0;          ///< depth of call() within call(); the clock runs while it is > 0
   double spent_ = 0;       ///< processor time of finished calls
   double started_ = 0;     ///< processor time at the beginning of the outermost call
   double look_again_ = 0;  ///< before this instant (monotonic) the time cannot be up
@@ -130,9 +131,10 @@ class Sandbox {
 [[noreturn]] void raise(lua_State* L, const Error& error);
 /// Raises `message` as it is; it carries its own place.
 [[noreturn]] void raise_text(lua_State* L, const std::string& message);
-/// The innermost line of a file that is being executed, and the file as it was named to run_file(), not shortened. 0 when there is none.
+/// Returns the innermost line of a file that is being executed, and the file as it was named to run_file(), not shortened. 0 if there is
+/// none.
 int current_line(lua_State* L, std::string* file);
-/// Whether a message begins with "file:line: ". An error that a script raises with level 0 does not.
+/// Returns whether a message begins with "file:line: ". An error that a script raises with level 0 does not.
 bool has_place(std::string_view message);
 
 }  // namespace galley

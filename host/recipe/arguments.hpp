@@ -16,19 +16,19 @@ class Arguments {
  public:
   explicit Arguments(std::map<std::string, std::string> sets) : sets_(std::move(sets)) {}
 
-  /// The argument's value, in the type of `otherwise`: boolean ("true", "false"), integer, number, or string; a string when `otherwise` is
-  /// nil. An argument that is neither given nor has a default is remembered, and stands as "" until finish() tells of it, so that one run
-  /// finds all of them.
+  /// Returns the argument's value, in the type of `otherwise`: boolean ("true", "false"), integer, number, or string; a string if
+  /// `otherwise` is nil. An argument that is neither given nor has a default is remembered and gives "" until finish() reports it, so that
+  /// one run finds all of them.
   Result<Value> ask(const std::string& name, const Value& otherwise, const Place& place);
 
   bool missing() const { return !missing_.empty(); }
-  /// A name on the command line that nobody asked for, or arguments that are missing: an error that lists all arguments. `names` are
+  /// Checks for names on the command line that nobody asked for, and for missing arguments: the error lists all arguments. `names` are
   /// further arguments of the recipe that it may not have come to; `always` may be given though no recipe asks for them; `file` is the
   /// recipe as the user typed it; `library` has what other trainers call arguments (foreign.hpp).
   Status finish(const std::string& file, const std::filesystem::path& library, const std::vector<std::string>& names,
                 const std::vector<std::string>& always) const;
 
-  /// Values that were given, for arguments that are strings: what may name files anywhere.
+  /// Returns the values that were given for arguments that are strings: they may name files anywhere.
   const std::vector<std::string>& given_texts() const { return given_texts_; }
 
  private:

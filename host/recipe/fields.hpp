@@ -1,4 +1,4 @@
-// Named entries of a table in a recipe; what is wrong is told with the line of the entry.
+// Reads named entries of a table in a recipe; errors name the line of the entry.
 #pragma once
 
 #include <map>
@@ -11,19 +11,19 @@
 
 namespace galley {
 
-/// How a message shows a value: 'ten', 0.5, a strategy, a schedule.
+/// Prints a value for a message: 'ten', 0.5, a strategy, a schedule.
 std::string shown(const Value& value);
 
-/// Names and the lines they were written in.
+/// The lines in which names were written.
 using EntryLines = std::map<std::string, int>;
 
 /// Refers to the table and the lines, which outlive it.
 class Fields : public OptionReader {
  public:
-  /// `owner` is whose entries they are ("the recipe", "cosine"); `prefix` goes before names in messages ("save.").
+  /// `owner` names the entries' owner ("the recipe", "cosine"); `prefix` comes before names in messages ("save.").
   Fields(const Table& table, Place place, const EntryLines& lines, std::string owner, std::string prefix = {});
 
-  /// The entry as fields of its own; `example` shows how such a table looks.
+  /// Returns the entry as fields of its own; `example` shows how such a table looks.
   Result<std::optional<Fields>> table(const std::string& name, const std::string& example) const;
 };
 

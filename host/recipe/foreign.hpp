@@ -1,4 +1,4 @@
-// What other trainers call what a recipe says: for hints.
+// Translates the names of other trainers into those of recipes, for hints.
 #pragma once
 
 #include <filesystem>
@@ -7,12 +7,12 @@
 namespace galley {
 
 struct ForeignName {
-  std::string argument;  ///< what the recipes in scripts/ call such an argument: "lr" of learning_rate; "": nothing
-  std::string written;   ///< how a recipe writes it, where that is no option of the same table; "": it does not
+  std::string argument;  ///< the name of such an argument in the recipes of scripts/: "lr" for learning_rate; "": they have none
+  std::string written;   ///< how a recipe writes it, if that is no option of the same table; "": it cannot
 };
 
-/// Of a name that other trainers give to something, by other_trainers.toml among Galley's own modules: it names strategies, as the host does
-/// not. Nothing where nobody calls anything so.
+/// Looks up a name of other trainers in other_trainers.toml, among Galley's own modules: that file may name strategies, which the host does
+/// not. Returns nothing if no trainer has such a name.
 ForeignName foreign_name(const std::filesystem::path& library, const std::string& name);
 
 }  // namespace galley

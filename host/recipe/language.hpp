@@ -1,5 +1,5 @@
-// The recipe's language on Lua's side: use, model, data, arg, the schedules and recipe. They only take down what was said and
-// where; recipe.cpp judges it once Lua has come to its end.
+// The recipe's language on Lua's side: use, model, data, arg, the schedules and recipe. These functions only record what was written
+// where; recipe.cpp checks it once Lua has ended.
 #pragma once
 
 #include <deque>
@@ -16,19 +16,19 @@
 
 namespace galley {
 
-/// One thing that a recipe made.
+/// Something that a recipe has made: a strategy, a model, data, a schedule, a recipe.
 struct Entry {
   enum class Kind { Use, Model, Data, Schedule, Function, Recipe, Compare } kind = Kind::Use;
-  size_t number = 0;  ///< its place among all entries
-  std::string name;   ///< of a strategy, a kind of data, or "cosine", "linear", "constant"
+  size_t number = 0;  ///< its index among all entries
+  std::string name;   ///< the name of a strategy, of a kind of data, or "cosine", "linear", "constant"
   Table options;
-  std::map<int64_t, Value> items;  ///< of a recipe, a variant or a mix: its positional entries
+  std::map<int64_t, Value> items;  ///< the positional entries of a recipe, a variant or a mix
   Place place;
-  int function = LUA_NOREF;       ///< of a Function: its key in Lua's registry
+  int function = LUA_NOREF;       ///< the key of a Function in Lua's registry
   const char* kind_name() const;  ///< "a strategy", "a model", …
 };
 
-/// An entry among other values. Outlived by the language, which owns the entry.
+/// An entry among other values. The language owns the entry and outlives this.
 class EntryReference final : public Foreign {
  public:
   explicit EntryReference(const Entry& entry) : entry_(&entry) {}
@@ -40,10 +40,10 @@ class EntryReference final : public Foreign {
   const Entry* entry_;
 };
 
-/// The entry that the value stands for; null for plain data.
+/// Returns the entry that the value refers to; null for plain data.
 const Entry* find_entry(const Value& value);
 
-/// Defines the language in a sandbox and keeps what it makes. Outlived by the sandbox and the arguments; used by one thread at a time.
+/// Defines the language in a sandbox and keeps what it makes. The sandbox and the arguments outlive it. Used by one thread at a time.
 class Language {
  public:
   Language(Sandbox& sandbox, Arguments& arguments);
@@ -51,14 +51,14 @@ class Language {
   Language& operator=(const Language&) = delete;
 
   Status open();
-  /// Runs the text and gives what it returned: a recipe, or a comparison, whose option "variants" is a table of recipes.
+  /// Runs the text and returns its result: a recipe, or a comparison, whose option "variants" is a table of recipes.
   Result<const Entry*> run(std::string_view text, const std::string& name);
-  /// What one_of { … } takes where it stands, from 1, by its line in the recipe's own file; without it, the first.
+  /// Says which of its entries a one_of { … } takes, from 1, by its line in the recipe's own file; without it, the first.
   void choose(std::map<int, size_t> choices) { choices_ = std::move(choices); }
-  /// What was offered, in the order in which it was asked for.
+  /// Returns what one_of { … } has offered, in the order in which it was run.
   const std::vector<Offer>& offers() const { return offers_; }
   const Entry& entry(size_t number) const { return entries_[number]; }
-  /// The values of a function of the step, at 1 … steps. `option` is how messages call it, `place` where it was given.
+  /// Returns the values of a function of the step, at 1 … steps. `option` is how messages call it, `place` where it was given.
   Result<Schedule> tabulate(const Entry& function, int64_t steps, const std::string& option, const Place& place);
 
  private:
@@ -69,7 +69,7 @@ class Language {
   Arguments& arguments_;
   Converter converter_;  // one for all, since it bounds the sum of what a recipe says
   std::deque<Entry> entries_;
-  std::string name_;  ///< of the recipe's own file
+  std::string name_;  ///< the name of the recipe's own file
   std::map<int, size_t> choices_;
   std::vector<Offer> offers_;
 };

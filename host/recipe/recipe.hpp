@@ -1,4 +1,4 @@
-// A recipe as data: what the Lua file returned, checked for form. Strategies' options are checked later against their manifests, those of
+// Reads a recipe as data: what its Lua file returns, checked for form. Options of strategies are checked later by their manifests, those of
 // data by the data layer.
 #pragma once
 
@@ -18,14 +18,14 @@ namespace galley {
 
 class Confinement;
 
-/// One positional entry of the recipe: use "name" { options }.
+/// A positional entry of the recipe: use "name" { options }.
 struct Use {
   std::string name;
   Table options;
   Place place;
-  std::map<std::string, int> lines;  ///< of options that do not stand in the first line
+  std::map<std::string, int> lines;  ///< lines of options that are not in the first line
 
-  /// Where an option was written, as far as that can be told.
+  /// Returns the place where an option was written, as far as that can be told.
   Place place_of(const std::string& option) const {
     const auto line = lines.find(option);
     return line == lines.end() ? place : Place{place.file, line->second};
@@ -34,27 +34,27 @@ struct Use {
 
 /// model { path = …, init = "file" | "random", family = … } or model { family = …, config = { … } } (always random).
 struct ModelSpec {
-  std::filesystem::path path;            ///< empty when a family and a configuration are given; resolved, absolute
-  std::string family;                    ///< beside a path: for a config.json without model_type; may be empty then
+  std::filesystem::path path;            ///< resolved, absolute; empty if a family and a configuration are given
+  std::string family;                    ///< beside a path, for a config.json without model_type; may be empty then
   Table config;                          ///< the configuration given in the recipe
-  std::string task;                      ///< what the model is to do, in the family's words; "": what its config.json says
-  int64_t labels = 0;                    ///< among how many it chooses, where it has labels; 0: what its config.json says
-  std::vector<std::string> label_names;  ///< of these, by number; empty: what its config.json says, or LABEL_0 and so on
+  std::string task;                      ///< the model's task, in the family's words; "": what its config.json says
+  int64_t labels = 0;                    ///< the number of labels; 0: what its config.json says
+  std::vector<std::string> label_names;  ///< their names by number; empty: what its config.json says, or LABEL_0 and so on
   bool random = false;                   ///< initialize instead of loading
   Place place;
 };
 
-/// What the model learns from, in the words of data: made of the family's task and the model's configuration.
+/// What the model learns from, in terms of data. The family's task and the model's configuration decide it.
 struct Learning {
   std::string task;                      ///< "causal-lm"
   bool learns = true;                    ///< false: there is no loss
-  Fill labels = Fill::NextTokens;        ///< those that count in it
+  Fill labels = Fill::NextTokens;        ///< the labels in the loss
   int64_t classes = 0;                   ///< labels of tokens and rows are below this
   bool several = false;                  ///< a row may have several labels
-  std::map<std::string, int64_t> names;  ///< of labels
+  std::map<std::string, int64_t> names;  ///< names of labels
   int32_t start = 0, padding = 0;        ///< the tokens that begin a target, and come after it
-  bool counts_tokens = false;            ///< positions that a batch does not give are those of its tokens, not of its columns
-  /// What a label is called: its name, or "LABEL_3".
+  bool counts_tokens = false;            ///< if a batch gives no positions, its tokens are counted, not its columns
+  /// Returns the name of a label, or "LABEL_3".
   std::string name_of(int64_t label) const {
     for (const auto& [name, number] : names)
       if (number == label) return name;
@@ -62,7 +62,7 @@ struct Learning {
   }
 };
 
-/// Whether a recipe may name any file that its author can read, or files of its own folder only, and those that --set gives.
+/// Says whether a recipe may name any file that its user can read, or only files of its own folder, and those that --set gives.
 enum class Confine : uint8_t { No, Yes };
 
 /// data.KIND { options }
@@ -70,15 +70,15 @@ struct DataSpec {
   std::string kind;  ///< one of data_kinds()
   Table options;     ///< "files", "path", "validation" and a "tokenizer" that are files already resolved to absolute paths (strings)
   Place place;
-  std::vector<DataSpec> parts = {};          ///< of a mix
-  std::optional<size_t> chat_template = {};  ///< "template" is a function of the recipe: what RecipeScript::function() knows it by
+  std::vector<DataSpec> parts = {};          ///< the parts of a mix
+  std::optional<size_t> chat_template = {};  ///< if "template" is a function of the recipe: its number for RecipeScript::function()
 };
 
 /// validate = { every = N, start = true, patience = N, min_delta = X }
 struct Validation {
   int64_t every = 0;     ///< steps; 0: never
   bool start = false;    ///< before the first step too
-  bool end = false;      ///< after the last step, whatever `every` says: of a run whose steps follow from a budget
+  bool end = false;      ///< after the last step, whatever `every` says: for a run whose steps follow from a budget
   int64_t patience = 0;  ///< the run ends after so many validations without a loss that is lower by more than min_delta; 0: it does not
   double min_delta = 0;
 };
@@ -89,10 +89,10 @@ struct Saving {
   int64_t keep = 2;   ///< how many resume states stay
   bool final = true;  ///< false: nothing is saved at the end
   bool best = false;  ///< the state of the lowest validation loss stays, and the model is exported from it
-  std::string dtype;  ///< "f32", "bf16" or "f16", of the model or adapter; "": that in which its numbers are kept
+  std::string dtype;  ///< "f32", "bf16" or "f16" for the model or adapter; "": that in which its numbers are kept
 };
 
-/// one_of { … } in a recipe, and which of what it offers was taken.
+/// one_of { … } in a recipe, and which of its entries was taken.
 struct Offer {
   Place place;
   size_t count = 0, chosen = 1;
@@ -106,44 +106,44 @@ struct Recipe {
   DataSpec data;
   std::optional<int64_t> batch;          ///< rows of a micro-batch; data.batch brings its own
   std::optional<int64_t> length;         ///< positions of a row
-  std::optional<int64_t> target_length;  ///< of the target, where the model has one; none: as many as `length`
-  Learning learning;                     ///< set by who has read the model's configuration
-  int64_t steps = 0;                     ///< 0: so many as `epochs` are, which is known when the data has been prepared
+  std::optional<int64_t> target_length;  ///< positions of the target, if the model has one; none: as many as `length`
+  Learning learning;                     ///< set by whoever has read the model's configuration
+  int64_t steps = 0;                     ///< 0: `epochs` decide, once the data has been prepared
   double epochs = 0;                     ///< 0: the recipe says steps
-  Place epochs_place;                    ///< where it says epochs
+  Place epochs_place;                    ///< the place of epochs
   uint64_t seed = 1;
   uint64_t split = 1;    ///< the seed that decides which documents are held out, and how they are masked
   bool control = false;  ///< the same run with other rounding errors: gradients are computed at 3/4 of the loss, and divided by it
   Validation validate;
   Saving save;
-  bool deterministic = true;         ///< false: kernels may be faster and have other bytes in another run
+  bool deterministic = true;         ///< false: kernels may be faster, and their bytes may differ from run to run
   bool tune = false;                 ///< kernels may measure before the first step which way is the fastest
-  int64_t head_rows = 0;             ///< rows of one chunk of the head and loss; 0: chosen by the host
+  int64_t head_rows = 0;             ///< rows of one chunk of the head and loss; 0: the host chooses
   std::vector<std::string> kernels;  ///< plugins whose kernels may do ops of others
   std::vector<Use> uses;
   std::string name;               ///< the recipe as the user typed it
   std::filesystem::path library;  ///< Galley's own modules for `require`
   Confine confine = Confine::No;
   std::filesystem::path directory;                 ///< RecipeOptions::directory
-  std::shared_ptr<const Confinement> confinement;  ///< of what may be read as long as the recipe is used; null: anything
+  std::shared_ptr<const Confinement> confinement;  ///< the files that may be read while the recipe is used; null: any
   std::map<std::string, std::string> modules;      ///< the files it required, by their real path: a run can tell when they change
-  std::vector<std::string> warnings;               ///< what is legal and may not be meant, with the line
+  std::vector<std::string> warnings;               ///< warnings of what is legal and may not be meant, with the line
   std::map<std::string, std::string> required;     ///< their real paths by what they were required as: "lib/common.lua"
-  std::vector<Offer> offers;                       ///< in the order in which they were asked for
+  std::vector<Offer> offers;                       ///< in the order in which the recipe ran them
 };
 
-/// "3:2,7:1", as --set choices gives it: by the line of a one_of, which of what it offers is taken, from 1.
+/// Parses "3:2,7:1", as --set choices gives it: by the line of a one_of, which of its entries is taken, from 1.
 std::string choices_text(const std::map<int, size_t>& choices);
 
 struct RecipeOptions {
   std::map<std::string, std::string> sets = {};                    ///< --set name=value
   std::string text = {};                                           ///< the recipe as it was when a run began; "": read the file
-  std::map<std::string, std::string> modules = {}, required = {};  ///< of a recipe that was read before: these are taken and not the files
+  std::map<std::string, std::string> modules = {}, required = {};  ///< from an earlier reading: they replace the files
   std::filesystem::path library = {};                              ///< Galley's own modules for `require`; "": none
-  std::filesystem::path directory = {};                            ///< what paths in `sets` are relative to; "": the current directory
+  std::filesystem::path directory = {};                            ///< paths in `sets` are relative to it; "": the current directory
   Confine confine = Confine::No;                                   ///< --confine
-  std::shared_ptr<const Confinement> within = {};                  ///< what holds instead of the recipe's folder and of `sets`; may be null
-  int64_t steps = 0;                                               ///< how many the recipe's epochs are; 0: not known yet
+  std::shared_ptr<const Confinement> within = {};                  ///< replaces the recipe's folder and `sets` for --confine; may be null
+  int64_t steps = 0;                                               ///< the number of steps in the recipe's epochs; 0: not known yet
   double seconds = 1;                                              ///< Lua's processor time, all of it
   size_t bytes = 64u << 20;                                        ///< Lua's memory
 };
@@ -157,20 +157,20 @@ inline constexpr int64_t kMostSteps = 10'000'000;
 /// [main-thread]
 Result<Recipe> read_recipe(const std::filesystem::path& path, const RecipeOptions& options);
 
-/// How long the runs of a comparison are, where it does not say steps: one of the two.
+/// Says how long the runs of a comparison are, if it does not say steps: one of the two.
 struct Budget {
-  int64_t tokens = 0;  ///< that each run has seen: positions of rows, padding included
-  double seconds = 0;  ///< that the steps of each run take
+  int64_t tokens = 0;  ///< tokens that each run sees: positions of rows, padding included
+  double seconds = 0;  ///< seconds that the steps of each run take
 
   bool operator==(const Budget&) const = default;
 };
 
-/// The difference of losses that matters to who compares: in nats, or as a share of what training has gained.
+/// The difference of losses that matters in a comparison: in nats, or as a share of what training has gained.
 struct Margin {
   double nats = 0;  ///< 0: the share counts
   double share = 0.02;
 };
-/// "0.01" or "5%"; nothing if it is neither.
+/// Parses "0.01" or "5%"; returns nothing if the text is neither.
 std::optional<Margin> margin_named(const std::string& text);
 inline constexpr const char* kMarginExpected = "nats of loss, such as 0.01, or a share of what training gains, such as \"5%\"";
 
@@ -185,14 +185,13 @@ struct CompareSpec {
   std::optional<Budget> budget;  ///< none: the recipe says steps
 };
 
-/// What the file compares; nothing where it returns one recipe. read_recipe() gives a variant of it by the argument "variant", and one of
-/// the seeds by the argument "seed", which any recipe takes; what is held out follows from the comparison's own seed, or from the argument
-/// "split", which any recipe takes, too. Under a budget the argument "budget" is the number of steps; "trial" is that
-/// of a run for its time alone, which neither validates nor saves a model.
-/// [main-thread]
+/// Reads what the file compares; returns nothing if it returns one recipe. read_recipe() then takes a variant by the argument "variant",
+/// and one of the seeds by the argument "seed", which any recipe takes. What is held out follows from the comparison's own seed, or from
+/// the argument "split", which any recipe takes, too. Under a budget the argument "budget" is the number of steps; "trial" is that of a run
+/// that is only timed: it neither validates nor saves a model. [main-thread]
 Result<std::optional<CompareSpec>> read_compare(const std::filesystem::path& path, const RecipeOptions& options);
 
-/// What data there is, by name: "batch", "chat", …
+/// Returns the kinds of data, by name: "batch", "chat", …
 const std::vector<std::string>& data_kinds();
 
 }  // namespace galley

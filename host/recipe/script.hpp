@@ -1,4 +1,4 @@
-// A recipe's Lua while it is open: from its text to what it returned. Lua is closed with its owner.
+// Runs a recipe's Lua, from its text to what it returns. Lua is closed with its owner.
 #pragma once
 
 #include <filesystem>
@@ -13,21 +13,21 @@
 
 namespace galley {
 
-/// What a path's file lies in; "." for a bare name.
+/// Returns the folder of a path's file; "." for a bare name.
 std::filesystem::path folder_of(const std::filesystem::path& path);
 
 /// Owns the sandbox and everything in it. Used by one thread at a time; several of one recipe are independent of each other.
 class RecipeScript {
  public:
-  /// Runs the recipe's text; of `recipe` the name, text, sets, library, confine and what it required are read. A recipe run twice says the
-  /// same twice: nothing that it sees can change.
+  /// Runs the recipe's text. Reads the name, text, sets, library, confine and required modules of `recipe`. A recipe that is run twice
+  /// returns the same twice, because nothing that it sees can change.
   static Result<std::unique_ptr<RecipeScript>> run(const Recipe& recipe, const LuaLimits& limits);
 
   const Entry& returned() const { return *returned_; }
   Language& language() { return language_; }
   const Arguments& arguments() const { return arguments_; }
   Sandbox& sandbox() { return *sandbox_; }
-  /// A function that the recipe gave as a value, by its number among the entries.
+  /// Returns a function that the recipe gave as a value, by its number among the entries.
   LuaFunction function(size_t entry, const std::string& name);
 
  private:

@@ -1,4 +1,4 @@
-// What compare { … } returned: which variants it has, and the recipe that each of them is.
+// Reads what compare { … } returns: its variants, and the recipe of each.
 #pragma once
 
 #include <map>
@@ -11,13 +11,13 @@
 
 namespace galley {
 
-/// `fields` are the comparison's own entries.
+/// Reads the comparison. `fields` are its own entries.
 Result<CompareSpec> compare_spec(const Entry& comparison, const Fields& fields);
 
 /// Under a budget, writes the number of steps that `sets` gives as "budget" or "trial" into the variant's entries. See read_compare().
 Status set_budget(Entry& variant, const CompareSpec& spec, const std::map<std::string, std::string>& sets);
 
-/// What is common to all variants, and what this one says instead or in addition. "" is an error that lists them.
+/// Joins what is common to all variants with what this one says instead or in addition. "" is an error that lists them.
 Result<Entry> variant_of(const Entry& comparison, const CompareSpec& spec, const std::string& variant);
 
 }  // namespace galley
