@@ -1,4 +1,4 @@
-// A kernel of the processor by itself: one node, one launch, in memory of its own.
+// Runs a kernel of the processor by itself: one node, one launch, in memory of its own.
 #pragma once
 
 #include <optional>
@@ -10,19 +10,19 @@
 
 namespace galley {
 
-/// What a kernel has made of a node.
+/// The result of a kernel for a node.
 struct KernelRun {
   std::string refused;                        ///< why the kernel does not take the node; "": it does
-  bool varies = false;                        ///< it says that it may have other bytes in another run
-  Values inputs, outputs;                     ///< as it left them
-  std::vector<std::vector<std::byte>> bytes;  ///< of outputs, and of inputs that it updates
+  bool varies = false;                        ///< it says that its bytes may differ from run to run
+  Values inputs, outputs;                     ///< as the kernel has left them
+  std::vector<std::vector<std::byte>> bytes;  ///< bytes of outputs, and of inputs that it updates
 };
 
-/// Queries, prepares, enqueues and releases it, for a target of a device that works at once. `place` 0, 1, …: at other addresses each.
+/// Queries, prepares, enqueues and releases a kernel, for a target of a synchronous device. Each `place` 0, 1, … has other addresses.
 /// Outputs, workspace and constants begin as NaN. Only one at a time. [main-thread]
 Result<KernelRun> run_kernel(const galley_kernel& kernel, const LoneNode& node, const Values& outputs, const Target& target, int place);
 
-/// How far a kernel's numbers are from those of the reference, as a share of the bound that numbers.hpp gives them; and where.
+/// Returns how far a kernel's numbers are from those of the reference, as a share of the bound that numbers.hpp gives them, and where.
 struct KernelError {
   double share = 0;
   std::string operand;

@@ -1,7 +1,7 @@
-// An instruction as its ops define it: their references, in double precision, on numbers of any dtype.
+// Computes an instruction as its ops define it: by their references, in double precision, on numbers of any dtype.
 //
-// How far a kernel may be from its reference. Its operands are what they are, but what it makes of them it rounds on the way. So the
-// reference is evaluated again on operands that are each moved by a rounding unit of the dtype that the node computes in, up or down, in
+// How far a kernel may be from its reference: it takes its operands as they are, but rounds on the way to its results. So the reference is
+// evaluated again on operands that are each moved by a rounding unit of the dtype that the node computes in, up or down, in
 // `kMoved` fixed patterns: how far a result moves then is its condition. A product that cancels, a norm of small numbers and an update near
 // zero get the room that they need and no more. With m the largest move of an element, and M the root mean square of its row's moves (of
 // several rows, where one has fewer than 16 numbers),
@@ -31,7 +31,7 @@ namespace galley {
 
 inline constexpr int kMoved = 3;
 
-/// Of an operand: floating ones as doubles, others as they are.
+/// The numbers of an operand: floating ones as doubles, others as they are.
 struct Numbers {
   uint32_t dtype = GALLEY_F32;
   Shape shape;
@@ -39,73 +39,73 @@ struct Numbers {
   std::vector<std::byte> bytes;
 
   static Numbers of(const Operand& operand);       ///< zeros
-  static Numbers of(uint32_t dtype, Shape shape);  ///< likewise
+  static Numbers of(uint32_t dtype, Shape shape);  ///< zeros
   static Numbers of(const Operand& operand, std::span<const std::byte> bytes);
   bool floating() const { return !floats.empty() || bytes.empty(); }
   int64_t count() const { return elements(shape); }
   void* data() { return floating() ? static_cast<void*>(floats.data()) : bytes.data(); }
-  /// Element i as a number, whatever it is.
+  /// Returns element i as a number, whatever its dtype.
   double at(int64_t i) const;
-  /// All of them: floating ones rounded to the dtype.
+  /// Returns the bytes of all numbers: floating ones rounded to the dtype.
   void set(const std::vector<double>& numbers);
 };
 
-/// Calls an op's reference on these operands; null: absent.
+/// Calls an op's reference on these operands; null for an absent one.
 Status call_reference(const galley_op* op, const std::string& name, const AttrList& attributes, uint64_t flags, int64_t first_row,
                       int64_t length, int64_t block, std::span<Numbers* const> inputs, std::span<Numbers* const> outputs);
 
-/// What nodes of an instruction make: outputs, and inputs that they update. By node.
+/// What the nodes of an instruction make, by node: outputs, and inputs that they update.
 struct Made {
   std::vector<std::optional<Numbers>> inputs, outputs;
 };
 
-/// What an instruction reads: the numbers of an operand that has memory.
+/// Returns what an instruction reads: the numbers of an operand that has memory.
 using Reading = std::function<Result<Numbers>(const Operand&)>;
-/// The ops of a format whose operands kernels read and write as they are stored. Null: there is no such op, or none that always rounds to
+/// The ops of a format whose operands kernels read and write as they are stored. Null if there is no such op, or none that always rounds to
 /// the nearest.
 struct FormatOps {
   const galley_op *pack = nullptr, *unpack = nullptr;
 };
 using FindFormat = std::function<FormatOps(const std::string& format)>;
 
-/// The first op of the instruction without a reference; null: they all have one.
+/// Returns the first op of the instruction without a reference; null if all have one.
 const galley_op* without_reference(const Instruction& code);
 
-/// Whether moved operands can make a difference: whether a floating one is read.
+/// Returns whether moved operands can make a difference: whether a floating one is read.
 bool can_move(std::span<const NodeOf> nodes);
 /// Evaluates all nodes of an instruction, one after the other. `moved`: 0, or the pattern in which operands are moved, 1 to kMoved.
 Result<std::vector<Made>> evaluate(const Instruction& code, int64_t length, const Reading& read, const FindFormat& formats, int moved);
-/// The numbers of an operand in a format.
+/// Returns the numbers of an operand in a format.
 Result<Numbers> unpacked(const Instruction& code, const Operand& operand, int64_t length, const Reading& read, const FindFormat& formats);
-/// What the operand's format keeps of numbers; the numbers themselves where it has no op that says it.
+/// Returns what the operand's format keeps of numbers; the numbers themselves if it has no op that says so.
 Result<Numbers> kept_of(const Instruction& code, const Operand& operand, int64_t length, Numbers numbers, const FindFormat& formats);
 
-/// The largest error, as a share of its bound, and where.
+/// The largest error, as a share of its bound, and where it is.
 struct Worst {
   double share = 0;
   int64_t element = -1;
   double got = 0, expected = 0, bound = 0;
 };
 
-/// How a node rounds: in which unit, and how many numbers a result of it may be a sum of.
+/// Says how a node rounds: in which unit, and how many numbers its result may be a sum of.
 struct Rounding {
   double unit = 0;
   int64_t terms = 1;
 };
 
-/// By how much each number of this dtype may be off from what the reference says: `expected` as it is, `moved` as it is with moved
-/// operands. `before`: what they are added to; null: they are written.
+/// Returns by how much each number of this dtype may be off from the reference's numbers: `expected` for operands as they are, `moved` for
+/// moved ones. `before` is what they are added to; null if they are written.
 std::vector<double> bounds(uint32_t dtype, const Numbers& expected, std::span<const Numbers* const> moved, const Numbers* before,
                            Rounding rounding);
-/// Compares numbers with what the reference says. `kept`: where `got` has gone through a format, what that keeps of `expected`, and of
-/// numbers as far away as the bounds let them be: a code is the nearest one to a number that is off, and so is the scale that a block
-/// shares.
+/// Compares numbers with those of the reference. If `got` has gone through a format, `kept` is what the format keeps of `expected` and of
+/// numbers as far away as the bounds let them be: the code of a number that is off is the nearest one to it, and so is the scale that a
+/// block shares.
 Worst compare(const Numbers& got, const Numbers& expected, std::span<const Numbers* const> moved, const Numbers* before, Rounding rounding,
               std::span<const Numbers> kept = {});
 
-/// The unit in which a node rounds what it computes: of its operands in COMPUTE, else of F32.
+/// Returns the unit in which a node rounds what it computes: that of its operands in COMPUTE, else that of F32.
 double unit_of(const NodeOf& node);
-/// The most numbers that a number of operand `k`, an output or an input that is updated, can be a sum of.
+/// Returns the most numbers that a number of operand `k`, an output or an updated input, can be a sum of.
 int64_t terms_of(const NodeOf& node, size_t k, bool output);
 
 }  // namespace galley

@@ -25,12 +25,12 @@ namespace galley {
 
 class Poisoner : public Watch {
  public:
-  /// All three outlive it.
+  /// All three arguments outlive it.
   Poisoner(const Program& program, const Plan& plan, Machine& machine);
 
-  /// Runs a kernel or a copy twice. What the host does itself needs no poison: it goes by the host's addresses.
+  /// Runs a kernel or a copy twice. What the host does itself needs no poison, because it uses the host's addresses.
   Status run(const Instruction& code, bool later, const std::function<Status()>& body) override;
-  /// After a kernel's `prepare`, which may write to its operands, its workspace and its constants only. What it has written to the
+  /// Checks a kernel's `prepare`, which may write to its operands, its workspace and its constants only. What it has written to the
   /// constants stays.
   Status prepared(const Instruction& code) override;
   /// Makes junk of the tensors whose last use the instruction was.
@@ -39,7 +39,7 @@ class Poisoner : public Watch {
  private:
   struct Range {
     size_t memory = 0;
-    int64_t offset = 0;  ///< in the arena
+    int64_t offset = 0;  ///< offset in the arena
     int64_t bytes = 0;
     TensorId tensor = no_tensor;
     uint32_t dtype = 0;
@@ -49,27 +49,27 @@ class Poisoner : public Watch {
   };
   void add(const Operand& operand, bool later, bool output);
   std::span<std::byte> copy_of(const Range& range);
-  /// The junk of one kind for bytes [offset, offset + out.size()) of an arena.
+  /// Writes the junk of one kind for bytes [offset, offset + out.size()) of an arena.
   static void junk(int kind, int64_t offset, std::span<std::byte> out);
   void add_all(TensorId tensor, bool reads);
-  Status fill(int kind);  ///< every arena
+  Status fill(int kind);  ///< fills every arena
   Status fill(int kind, const Range& range);
-  Status bring_in(int kind);  ///< what the instruction reads
+  Status bring_in(int kind);  ///< copies in what the instruction reads
   Status check_reads();
   Status check_stray(int kind);
-  Status take_out();  ///< what the first run wrote
-  Status compare();   ///< what the second wrote
+  Status take_out();  ///< copies out what the first run has written
+  Status compare();   ///< compares what the second has written
   Status check_adding(const std::function<Status()>& body);
   std::string past_end(size_t memory, int64_t offset) const;
 
   const Program& program_;
   const Plan& plan_;
   Machine& machine_;
-  std::vector<Range> ranges_;  ///< of the instruction in hand; a workspace neither reads nor writes
+  std::vector<Range> ranges_;  ///< ranges of the present instruction; a workspace neither reads nor writes
   std::array<std::vector<std::vector<TensorId>>, segment_count> ends_;  ///< tensors whose last use an instruction is
   std::vector<std::byte> scratch_;
-  std::vector<std::vector<std::byte>> written_;  ///< by the first run, of each range
-  int kind_ = 0;                                 ///< of the junk that the arenas hold
+  std::vector<std::vector<std::byte>> written_;  ///< what the first run has written, by range
+  int kind_ = 0;                                 ///< the kind of junk in the arenas
 };
 
 }  // namespace galley

@@ -1,5 +1,4 @@
-// The proofs that a run may be under, for SessionOptions::watching: each instruction in poison mode (poison.hpp), or beside the references of
-// the ops (reference.hpp), or both.
+// Makes the proofs that watch a run, for SessionOptions::watching: poison mode (poison.hpp), reference mode (reference.hpp), or both.
 #pragma once
 
 #include <functional>
@@ -13,16 +12,16 @@ namespace galley {
 
 enum class Poison : uint8_t { No, Yes };
 
-/// `reference`: what reference mode needs; without a report there is none.
+/// Makes watches. `reference` is what reference mode needs; without a report there is no reference mode.
 Watching watching(Poison poison, const ReferenceOptions& reference = {});
 
 struct Proofs {
   Poison poison = Poison::No;
-  ReferenceReport* reference = nullptr;  ///< given: reference mode, which fills it
-  ReferenceScope scope = {};             ///< of it
+  ReferenceReport* reference = nullptr;  ///< if given, reference mode fills it
+  ReferenceScope scope = {};             ///< the scope of reference mode
 };
 
-/// Of a run with these plugins, which outlive it. Null: nobody watches.
+/// Returns a function that makes the watches of a run with some plugins, which outlive the run. Null if nobody watches.
 std::function<Watching(Plugins&)> watched_by(const Proofs& proofs);
 
 }  // namespace galley

@@ -1,7 +1,7 @@
-// Reference mode: every instruction is computed a second time, by the references of its ops (numbers.hpp), on the values that the run has
-// and in the dtypes that its tensors have, and what its kernel has made is compared with that. The run goes on with the kernel's numbers.
+// Reference mode: computes every instruction a second time, by the references of its ops (numbers.hpp), on the run's values and in the
+// dtypes of its tensors, and compares the kernel's results with that. The run goes on with the kernel's numbers.
 //
-// It does not trust the program's memory. What each tensor holds is kept as its writers left it, by tensor and not by address. So, besides
+// It does not trust the program's memory. It keeps what each tensor holds as its writers left it, by tensor and not by address. So, besides
 // a kernel that computes something else, it finds
 //   - bytes that are not what was written: memory that two tensors share, a life that is too short, a stray write, a file read wrongly;
 //   - a reader that finds another value than the graph gave it: an output that took over the bytes of an input too early;
@@ -27,7 +27,7 @@
 
 namespace galley {
 
-/// What was compared. Grows over all executors that are given it.
+/// Counts what was compared, over all executors that are given it.
 struct ReferenceReport {
   struct Count {
     int64_t outputs = 0, numbers = 0;
@@ -38,15 +38,15 @@ struct ReferenceReport {
   std::map<std::string, int64_t> without;                      ///< instructions whose op has no reference, by op
   std::map<std::string, int64_t> segments;                     ///< instructions that were compared, by segment
   int64_t copies = 0, files = 0;
-  std::map<std::string, int64_t> rules;        ///< gradient rules that were held, one for each kind of node: how many, by op
-  std::map<std::string, std::string> no_rule;  ///< of nodes whose rule was not held: by op, why
-  int64_t promises = 0;                        ///< tensors that were held against what their format promises
-  /// What was wrong, where it was neither a kernel's numbers nor the program's memory.
+  std::map<std::string, int64_t> rules;        ///< gradient rules that were checked, one for each kind of node: how many, by op
+  std::map<std::string, std::string> no_rule;  ///< why the rule of a node was not checked, by op
+  int64_t promises = 0;                        ///< tensors that were compared with what their format promises
+  /// What was wrong, if it was neither a kernel's numbers nor the program's memory.
   enum class Fault : uint8_t { Other, Rule, Promise } fault = Fault::Other;
-  std::string format;  ///< Promise: whose
+  std::string format;  ///< Promise: the format's name
 
   int64_t rules_held() const;
-  /// "reference: 1,234 outputs …": one line.
+  /// Returns one line: "reference: 1,234 outputs …".
   std::string text() const;
   std::string json() const;
 };
@@ -58,20 +58,20 @@ struct PackedFormat {
   std::vector<const FormatPromise*> promises;
 };
 
-/// What an instruction has left, for runs that are to leave the same.
+/// What each instruction has left, for runs that have to leave the same.
 struct Footprints {
   struct Written {
     std::string place;   ///< "update, 'step of w', of NAME (recipe.lua:9), kernel …"
-    uint64_t bytes = 0;  ///< a checksum of what it has written
+    uint64_t bytes = 0;  ///< a checksum of what the instruction has written
   };
   std::vector<Written> written;
 };
 
-/// What reference mode looks at.
+/// The scope of reference mode.
 struct ReferenceScope {
   bool rules = false;                                     ///< gradient rules too, by finite differences (gradients.hpp)
-  std::function<bool(const Instruction&)> computes = {};  ///< given: which instructions are computed again; of others, bytes are kept
-  Footprints* trace = nullptr;                            ///< given: takes what each kernel has written
+  std::function<bool(const Instruction&)> computes = {};  ///< if given, says which instructions to compute again; of others, bytes are kept
+  Footprints* trace = nullptr;                            ///< if given, takes what each kernel has written
 };
 
 struct ReferenceOptions {
@@ -84,10 +84,10 @@ struct ReferenceOptions {
 
 class Reference : public Watch {
  public:
-  /// All but the options outlive it.
+  /// All arguments but the options outlive it.
   Reference(const Program& program, const Plan& plan, Machine& machine, ReferenceOptions options);
 
-  /// A segment begins: what was to live no longer is forgotten, and what the host has written is taken.
+  /// Begins a segment: forgets what has lived long enough, and takes what the host has written.
   Status begin(SegmentKind kind) override;
   Status before(SegmentKind kind, size_t index, bool later) override;
   Status after(SegmentKind kind, size_t index, bool later) override;
@@ -106,16 +106,16 @@ class Reference : public Watch {
   struct Held {
     std::vector<std::byte> bytes;
     Stamps made;          ///< stamp i is writes_[i − 1]
-    int64_t written = 0;  ///< clock of the last write, and of the last one that changed something
+    int64_t written = 0;  ///< the clock of the last write, and of the last one that changed something
     int64_t changed = 0;
   };
 
-  /// A kernel's instruction that has run: what it has written, and what the references say.
+  /// The results of a kernel's instruction: what it has written, and what the references compute.
   struct Kernel {
     SegmentKind segment;
     bool later;
     std::vector<std::pair<const Operand*, std::vector<std::byte>>> written;
-    std::vector<std::vector<Made>> ways;  ///< 0: as it is; then with moved operands
+    std::vector<std::vector<Made>> ways;  ///< 0: with operands as they are; then with moved ones
 
     uint32_t access(const Operand& o) const { return later ? o.later : o.access; }
     std::span<const std::byte> now(const Operand& o) const;  ///< empty: not written
@@ -134,7 +134,7 @@ class Reference : public Watch {
   Status check_fresh(TensorId t, SegmentKind kind);
   Status check_lost(const Operand& o, const galley_operand_rule& rule, SegmentKind kind);
   Status check_skipped(const Operand& o, std::span<const std::byte> now, SegmentKind kind);
-  /// `made`: the clock when these numbers were made.
+  /// `made` is the clock when these numbers were made.
   void keep(const Operand& o, std::span<const std::byte> bytes, SegmentKind kind, size_t index, int64_t made);
   Status after_kernel(const Instruction& code, SegmentKind kind, size_t index, bool later);
   Status check_node(const Instruction& code, const NodeOf& node, size_t number, const Kernel& kernel);
@@ -153,8 +153,8 @@ class Reference : public Watch {
   std::vector<Held> held_;
   std::vector<Write> writes_;
   std::vector<bool> host_writes_;
-  std::set<TensorId> parameters_;  ///< that are trained
-  /// By constant: what it was made of when it was loaded, and what it is made of again.
+  std::set<TensorId> parameters_;  ///< trained parameters
+  /// By constant: what it was made from when it was loaded, and what it is made from again.
   std::map<TensorId, std::set<TensorId>> loaded_from_, made_from_;
   std::set<std::string> cloned_;                                                ///< names of nodes that are recomputed
   std::map<std::pair<std::string, size_t>, std::vector<std::byte>> originals_;  ///< what they made in forward

@@ -1,5 +1,5 @@
-// What a first pass over the data makes, kept in files: tokens, and how they are packed. A file's name is the hash of everything that it
-// was made from, so that the same data is prepared once, by whichever run comes first; every file may be deleted at any time.
+// Caches what a first pass over the data makes, tokens and how they are packed, in files. A file's name is the hash of everything that it
+// was made from, so that the same data is prepared once, by whichever run comes first. Every file may be deleted at any time.
 // cache_folder.hpp says where the files lie and which of them are removed.
 //
 // A file: a header of 256 bytes (Header), then up to four sections, each an array. The checksum is of everything after the header. Files
@@ -23,7 +23,7 @@
 
 namespace galley {
 
-/// XXH3, 128 bits, of what is added to it, each piece with its length.
+/// Hashes what is added to it, each piece with its length: XXH3, 128 bits.
 class KeyHash {
  public:
   KeyHash();
@@ -32,9 +32,9 @@ class KeyHash {
   KeyHash& operator=(const KeyHash&) = delete;
   void add(std::string_view text);
   void add(uint64_t number);
-  /// Bytes of one piece that comes in parts; add their number after them.
+  /// Adds bytes of one piece that comes in parts; add their number after them.
   void part(std::span<const std::byte> bytes);
-  /// 32 hexadecimal digits.
+  /// Returns 32 hexadecimal digits.
   std::string digits() const;
 
  private:
@@ -45,14 +45,14 @@ inline constexpr size_t kCacheSections = 4;
 inline constexpr size_t kCacheFacts = 24;
 using CacheFacts = std::array<uint64_t, kCacheFacts>;
 
-/// A file that was found whole. Movable; reading is [thread-safe] and allocates nothing.
+/// Reads a file that was found whole. Movable; reading is [thread-safe] and allocates nothing.
 class CacheFile {
  public:
-  /// nullopt: it is not there, or it is not whole (then it is removed: it will be made again). Reads all of it once.
+  /// Opens a file and reads all of it once. Returns nullopt if it is not there or not whole; a broken file is removed, to be made again.
   static Result<std::optional<CacheFile>> open(const std::string& key, const std::string& kind);
 
   uint64_t fact(size_t index) const { return facts_[index]; }
-  /// Bytes [offset, …) of a section, which must be there.
+  /// Reads bytes [offset, …) of a section, which must be there.
   Status read(size_t section, uint64_t offset, std::span<std::byte> out) const { return file_.read_at(out, begin_[section] + offset); }
   template <class T>
   Status read(size_t section, uint64_t first, std::span<T> out) const {
@@ -67,7 +67,7 @@ class CacheFile {
   std::array<uint64_t, kCacheSections> begin_ = {};
 };
 
-/// Writes one aside. Destroyed before finish(), it leaves nothing; what a killed process leaves, the next writer removes.
+/// Writes a file aside. If it is destroyed before finish(), it leaves nothing; the next writer removes what a killed process has left.
 class CacheWriter {
  public:
   /// `kind` is one of kCacheKinds.
@@ -81,8 +81,8 @@ class CacheWriter {
   Status append(size_t section, std::span<const T> items) {
     return append(section, std::as_bytes(items));
   }
-  /// Puts the sections together and the file in its place, and opens it. Where somebody has deleted it meanwhile, and the folder perhaps,
-  /// it is there for this process alone.
+  /// Joins the sections, puts the file in its place, and opens it. If somebody has deleted it meanwhile, and the folder perhaps, only this
+  /// process has it.
   Result<CacheFile> finish(const CacheFacts& facts);
 
  private:

@@ -1,4 +1,4 @@
-// Conversations to text: chat templates, which are Lua (models/lib/chat/*.lua say what one is).
+// Turns conversations into text by chat templates, which are Lua (models/lib/chat/*.lua say what one is).
 //
 // Templates run in sandboxes of their own while data is prepared, one a thread, and are closed before a device is opened; the recipe's own
 // Lua is closed long before.
@@ -18,51 +18,51 @@
 
 namespace galley {
 
-/// In what a model's own template was seen to write the same as the one that it was recognised as.
+/// Says for which conversations a model's own template writes the same as the template as which it was recognised.
 struct ChatCoverage {
-  std::vector<std::string> roles;   ///< whose messages
-  std::vector<std::string> traits;  ///< of conversations, in which the two differ: models/lib/conversation/recognise.lua names them
+  std::vector<std::string> roles;   ///< roles whose messages are the same
+  std::vector<std::string> traits;  ///< traits of conversations in which the two differ: models/lib/conversation/recognise.lua names them
 };
 
-/// Which template it is. Immutable; refers to the recipe.
+/// The choice of a template. Immutable; refers to the recipe.
 struct ChatChoice {
   const Recipe* recipe = nullptr;
-  std::string name;                     ///< of Galley's own; "": the recipe's function
-  std::optional<size_t> function;       ///< of the recipe
-  std::string system;                   ///< said at the beginning of conversations that say nothing themselves; "": nothing is
+  std::string name;                     ///< the name of one of Galley's own; "": the recipe's function
+  std::optional<size_t> function;       ///< the number of the recipe's function
+  std::string system;                   ///< the system message of conversations that have none; "": none
   std::vector<std::string> ignored;     ///< keys of messages and lines that are left out on purpose
-  std::optional<ChatCoverage> covered;  ///< where the model's own template was recognised
-  std::string identity;                 ///< of the template's text and all of the above: equal ones render equally
+  std::optional<ChatCoverage> covered;  ///< given if the model's own template was recognised
+  std::string identity;                 ///< a text made of the template's text and all of the above: equal ones render equally
 };
 
-/// By the data's options `template` (a name, or a function of the recipe), `system` and `ignore`; without a template the one that says the
-/// same as the model's own. When there is none, or none that says the same, an error that shows how to name one.
+/// Chooses a template by the data's options `template` (a name, or a function of the recipe), `system` and `ignore`; without a template,
+/// the one that writes the same as the model's own. If there is none, the error shows how to name one.
 Result<ChatChoice> choose_chat(const DataSpec& spec, const Recipe& recipe, const ModelTokens& tokens);
 
-/// "'from' and 'value'": the names of a table, for messages; long lists are cut.
+/// Returns the names of a table for messages: "'from' and 'value'"; long lists are cut.
 std::string names_in(const Table& table);
 
-/// One message.
+/// A message of a conversation.
 struct Message {
   std::string role, content;
   Table more = {};  ///< its other keys, unless there is nothing in them (null, "", {}, [], false)
 };
 
-/// A JSON value as messages: a list of { role, content }, or of { from, value } with "human" and "gpt". A recipe's own template may take
-/// messages without content. Errors have no place.
+/// Reads a JSON value as messages: a list of { role, content }, or of { from, value } with "human" and "gpt". A recipe's own template may
+/// take messages without content. Errors have no place.
 Result<std::vector<Message>> messages_of(const Value& value, const ChatChoice& choice);
 
-/// An open template. One thread at a time.
+/// Renders conversations with an open template. One thread at a time.
 class ChatTemplate {
  public:
   static Result<std::unique_ptr<ChatTemplate>> open(const ChatChoice& choice);
 
   enum class Generate : uint8_t { No, Yes };  ///< Yes: the assistant goes on after the text
-  /// What replies are marked as counting. `line`: the record that the messages are from, if any. What Galley's templates would leave out
-  /// (other keys of messages, the tools of a line), and what the model's own template writes otherwise, is an error. Errors of the script
-  /// have its place.
+  /// Renders messages, and marks replies as counting. `line` is the record that they are from, if any. It is an error if Galley's templates
+  /// would leave something out (other keys of messages, the tools of a line), or if the model's own template writes something else. Errors
+  /// of the script have its place.
   Result<std::vector<Tokenizer::Segment>> render(const std::vector<Message>& messages, Generate generate, const Table& line = {});
-  /// Names of the tokens that end a reply.
+  /// Returns the names of the tokens that end a reply.
   const std::vector<std::string>& stops() const { return stops_; }
 
  private:

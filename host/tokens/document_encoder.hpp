@@ -1,12 +1,12 @@
-// What becomes of a document: its record (a text, or a line of JSON) to tokens, and which of them count in the loss.
+// Encodes documents: turns a record (a text, or a line of JSON) into tokens, and marks those that count in the loss.
 //
 //   text     the text; eos after it
 //   jsonl    { "text": … }           the text; eos after it
 //   prompts  { "prompt": …, "answer": … }  both, one after the other, and eos; the answer and eos count
 //   chat     { "messages": [ … ] } or { "conversations": [ … ] }  what the chat template makes of them; the assistant's turns count
 //
-// Where the model learns something else than the next token, documents are what shape.hpp says: texts with what the tokenizer puts around
-// them, prompts as source and target, each cut to what a row holds of it, texts of jsonl, or pairs of them, with their labels.
+// If the model learns something else than the next token, documents are as marks.hpp says: texts with what the tokenizer puts around them,
+// prompts as source and target, each cut to what a row holds of it, texts of jsonl, or pairs of them, with their labels.
 //
 // `train_on = "all"` lets everything count. What the tokenizer puts before a text (<s>) goes before all but conversations, whose
 // templates write it themselves. `eos = false` leaves it out.
@@ -27,13 +27,13 @@
 
 namespace galley {
 
-/// Immutable. [thread-safe], with a Work a thread.
+/// Encodes records. Immutable. [thread-safe], with one Work for each thread.
 class DocumentEncoder {
  public:
-  /// What `spec` asks for; its options are checked. Refers to `codec` and `recipe`.
+  /// Makes the encoder that `spec` asks for, and checks its options. Refers to `codec` and `recipe`.
   static Result<DocumentEncoder> create(const DataSpec& spec, const Recipe& recipe, const TextCodec& codec);
 
-  /// What a thread needs; made by open().
+  /// The state of a thread; made by open().
   struct Work {
     explicit Work(const TextCodec& made_for) : codec(made_for) {}
     TextCodec::Work codec;
@@ -43,21 +43,21 @@ class DocumentEncoder {
   };
   Result<std::unique_ptr<Work>> open() const;
 
-  /// One record to tokens, appended. `place` is where a line of JSON stands: errors begin with it.
+  /// Appends the tokens of a record. `place` is that of a line of JSON: errors begin with it.
   Status encode(std::string_view record, const std::string& place, Work& work, std::vector<uint32_t>* out) const;
-  /// Which piece of a long text it is: tokens that begin a text go before the first one, eos goes after the last.
+  /// The position of a piece in a long text: tokens that begin a text go before the first piece, eos goes after the last.
   enum class Position : uint8_t { Only, First, Middle, Last };
-  /// `text` is UTF-8.
+  /// Appends the tokens of a piece of text, which must be UTF-8.
   Status encode_text(std::string_view text, Position position, Work& work, std::vector<uint32_t>* out) const;
 
-  /// Whether the tokens of two parts of a text, neither of which begins it, are the same apart and as one.
+  /// Returns whether two parts of a text, neither of which begins it, have the same tokens apart as together.
   Result<bool> separate(std::string_view before, std::string_view after, Work& work) const;
 
-  /// Documents are lines of JSON.
+  /// Returns whether documents are lines of JSON.
   bool by_lines() const { return kind_ != Kind::Text; }
-  /// No token is marked kUncounted.
+  /// Returns whether no token is marked kUncounted.
   bool everything_counts() const { return learning_.labels == Fill::NextTokens && (all_ || kind_ == Kind::Text || kind_ == Kind::Jsonl); }
-  /// Of everything that decides what becomes of a record.
+  /// Returns a text made of everything that decides the tokens of a record.
   const std::string& identity() const { return identity_; }
   const TextCodec& codec() const { return *codec_; }
 
@@ -82,8 +82,8 @@ class DocumentEncoder {
   Kind kind_ = Kind::Text;
   const TextCodec* codec_ = nullptr;
   std::optional<ChatChoice> chat_;
-  std::string first_, second_;  // names of fields; of a conversation "": one of the usual
-  std::string label_, pair_;    // likewise; pair_ "": there is one text
+  std::string first_, second_;  // names of fields; "" for a conversation: one of the usual
+  std::string label_, pair_;    // names of fields; pair_ "": there is one text
   Learning learning_;
   uint64_t length_ = 0, target_length_ = 0;  // where a document is cut to them
   bool all_ = false;                         // everything counts

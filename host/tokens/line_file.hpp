@@ -1,4 +1,4 @@
-// Files of documents as people have them, as JSON lines: those as they are, a JSON array entry by entry, CSV with a header row by row.
+// Reads files of documents as JSON lines: JSON lines as they are, a JSON array entry by entry, CSV with a header row by row.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@
 
 namespace galley {
 
-/// Reads one file from begin to end, in bounded memory; what a document is on lines of its own. One thread at a time.
+/// Reads one file from begin to end, in bounded memory; each document is on a line of its own. One thread at a time.
 class LineFile {
  public:
   enum class Form : uint8_t { Lines, Array, Csv };
 
-  /// Errors: the file cannot be read, or is of a form that is none of these, which is said by name (Parquet, zip, …) with what to do.
+  /// Opens a file. An error if it cannot be read, or has another form; the error names the form (Parquet, zip, …) and says what to do.
   static Result<LineFile> open(const std::filesystem::path& path);
-  /// Up to bytes.size() bytes of lines; 0 at the end. Errors have exit code Recipe.
+  /// Reads up to bytes.size() bytes of lines and returns how many; 0 at the end. Errors have exit code Recipe.
   Result<size_t> read(std::span<std::byte> bytes);
   Form form() const { return form_; }
-  /// Bytes of the file that have been read.
+  /// Returns how many bytes of the file have been read.
   uint64_t offset() const { return offset_; }
-  /// Where line `number`, from 1 on, comes from: "a.jsonl:3", "a.json, entry 3", "a.csv, row 3".
+  /// Returns the origin of line `number`, from 1 on: "a.jsonl:3", "a.json, entry 3", "a.csv, row 3".
   std::string place(int64_t number) const;
 
  private:

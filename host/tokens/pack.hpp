@@ -1,14 +1,13 @@
-// Packing documents into rows.
+// Packs documents into rows.
 //
-// A document of n tokens has n − 1 positions (a token whose successor is known); its last token is only ever a label. How rows of S
-// positions come about:
+// A document of n tokens has n − 1 positions (a token whose successor is known); its last token is only a label. Rows of S positions are
+// made in one of these ways:
 //
 //   best-fit    a document of more than S positions is cut into pieces of S; the rests are put together, longest first, each into the row
-// that it
-//               fills best (best-fit decreasing; Ding et al. 2024, arXiv:2404.10830), so that hardly a position is padding and no piece is
-//               cut twice. Which ones share a row changes no number of the model, since no document sees another
-//   sequential  documents one after the other, in their order, cut where a row ends
-//   none        one document, or one piece of a long one, a row
+//               that it fills best (best-fit decreasing; Ding et al. 2024, arXiv:2404.10830), so that hardly a position is padding and no
+//               piece is cut twice. Which ones share a row changes no number of the model, because no document sees another
+//   sequential  documents one after another, in their order, cut where a row ends
+//   none        one document, or one piece of a long one, in each row
 //
 // A piece without a label that counts is left out: it would train nothing. Blocks of kBlock pieces are packed by themselves, which bounds
 // the memory.
@@ -23,15 +22,15 @@
 
 namespace galley {
 
-/// A run of tokens in the stream: `length` positions, whose labels are tokens begin + 1 … begin + length; `counted` of them count.
+/// A range of tokens in the stream: `length` positions, whose labels are tokens begin + 1 … begin + length; `counted` of them count.
 struct Piece {
   uint64_t begin = 0;
   uint32_t length = 0, counted = 0;
 };
 
 enum class Packing : uint8_t { BestFit, Sequential, None };
-/// What becomes of a document of more than S positions: pieces of S; its first S; its first ones up to the end of the last run of labels
-/// that count (a reply) that ends among them, or S where none does; nothing.
+/// Says what becomes of a document of more than S positions: pieces of S; its first S; its first ones up to the end of the last run of
+/// labels that count (a reply) that ends among them, or S if none does; nothing.
 enum class Overlong : uint8_t { Split, Truncate, Turn, Drop };
 
 struct PackOptions {
@@ -41,7 +40,7 @@ struct PackOptions {
   bool by_length = false;  ///< None: rows of a block in the order of their length
 };
 
-/// Takes documents in order and gives out rows. One thread at a time.
+/// Takes documents in order and makes rows. One thread at a time.
 class Packer {
  public:
   static constexpr size_t kBlock = size_t{1} << 18;
@@ -53,16 +52,16 @@ class Packer {
     uint64_t dropped = 0;  ///< documents left out because they did not fit
   };
   using Row = std::function<Status(std::span<const Piece> pieces)>;
-  /// How many of the labels of a piece count. Asked in rising order of `begin`.
+  /// Returns how many labels of a piece count. Is called in rising order of `begin`.
   using Count = std::function<Result<uint64_t>(uint64_t begin, uint64_t length)>;
 
   /// `reply`: for Overlong::Turn, the positions of [begin, begin + length) up to the end of the last run of labels that count that ends
   /// among them; 0: none does.
   Packer(const PackOptions& options, Row row, Count count, Count reply = {})
       : options_(options), row_(std::move(row)), count_(std::move(count)), reply_(std::move(reply)) {}
-  /// The document of tokens [begin, begin + tokens).
+  /// Adds the document of tokens [begin, begin + tokens).
   Status add(uint64_t begin, uint64_t tokens);
-  /// After the last document.
+  /// Must be called after the last document.
   Status finish();
   const Facts& facts() const { return facts_; }
 

@@ -1,4 +1,4 @@
-// Looks into files of documents before they are prepared: whether they have the form that the recipe says, and which labels are in them.
+// Reads a little of files of documents before they are prepared: checks that they have the form that the recipe says, and finds labels.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 
 namespace galley {
 
-/// Whether the first document of the first file can be read; with skip_bad only whether the file can. So that a plan is made for data of the
-/// right form.
+/// Checks that the first document of the first file can be read, with skip_bad only that the file can: a plan is made for data of the right
+/// form.
 Status check_first_line(const DataSpec& spec, const Documents& documents, const DocumentEncoder& encoder, bool skip_bad);
 
-/// The labels in the field `label` of all lines.
+/// The labels in the field `label` of all lines of the data.
 struct LabelsFound {
-  std::vector<std::string> names;  ///< those that are texts and no numbers, in order
-  int64_t largest = -1;            ///< of those that are whole numbers
+  std::vector<std::string> names;  ///< labels that are texts and no numbers, in order
+  int64_t largest = -1;            ///< the largest label that is a whole number
 };
-/// Of data.jsonl, and parts of a mix that are. Lines that are none are left to whoever prepares them. Read once a process as long as the
-/// files stay the same. [main-thread]
+/// Finds the labels of data.jsonl, and of such parts of a mix. Leaves bad lines to whoever prepares them. Reads files once in a process, as
+/// long as they stay the same. [main-thread]
 Result<LabelsFound> labels_in(const DataSpec& spec);
 
 }  // namespace galley

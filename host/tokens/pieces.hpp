@@ -1,4 +1,4 @@
-// Files of text as documents, in parts small enough to be worked on.
+// Cuts files of text into documents, and long documents into pieces that are small enough to work on.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +13,25 @@
 
 namespace galley {
 
-/// A part of a document.
+/// A piece of a document.
 struct TextPiece {
   std::string text;
   bool begins = true, ends = true;  ///< the document begins, ends with it
   size_t file = 0;
-  uint64_t number = 0;  ///< of the document in its file
+  uint64_t number = 0;  ///< the document's number in its file
 };
 
-/// Reads the files from begin to end. A document of more than kMost bytes is given out in parts. They are cut after a line's end, or
-/// before it, between two lines that neither end nor begin with white space, or after some character; at the last such place where the
-/// tokenizer makes the same tokens of both sides as of the whole, if there is one. One thread at a time.
+/// Reads the files from begin to end. A document of more than kMost bytes comes in pieces. It is cut after a line's end, or before it,
+/// between two lines that neither end nor begin with white space, or after some character: at the last such place where the tokenizer makes
+/// the same tokens of both sides as of the whole, if there is one. One thread at a time.
 class TextPieces {
  public:
   static constexpr size_t kMost = size_t{2} << 20;
   static constexpr uint64_t kRule = 3;  ///< raised with every change of where documents are cut: prepared data depends on it
-  /// Whether the tokens of two texts, one after the other, are those of both as one.
+  /// Returns whether the tokens of two texts, one after the other, are those of both as one.
   using Separate = std::function<Result<bool>(std::string_view before, std::string_view after)>;
 
-  /// Refers to `documents`. `separator`: what ends a document within a file; "": nothing does. Without `separate` any place will do.
+  /// Refers to `documents`. `separator` ends a document within a file; "": nothing does. Without `separate` any place will do.
   TextPieces(const Documents& documents, std::string separator, Separate separate = {})
       : documents_(documents), separator_(std::move(separator)), separate_(std::move(separate)) {}
   /// false: there is no further one.
@@ -50,7 +50,7 @@ class TextPieces {
   std::vector<File> open_;  // none or one
   uint64_t offset_ = 0, number_ = 0, bytes_ = 0;
   std::string rest_;
-  size_t begin_ = 0;    // of what was not given out
+  size_t begin_ = 0;    // where the text begins that was not given out
   bool begun_ = false;  // the document at hand
 };
 

@@ -1,4 +1,4 @@
-// The rows that a store's documents make, on disk: which pieces lie in which row, for training and for validation.
+// Packs a store's documents into rows, and keeps on disk which pieces lie in which row, for training and for validation.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@ enum class Split : uint8_t { Train, Validation };
 
 struct RowOptions {
   PackOptions pack;
-  double validation = 0;          ///< the share of documents that is held out, whole ones; of a lone document its end
-  uint64_t seed = 0;              ///< decides which
+  double validation = 0;          ///< the share of documents that is held out, whole ones; the end of a lone document
+  uint64_t seed = 0;              ///< decides which documents are held out
   bool everything_counts = true;  ///< no token of the store has kUncounted
 };
 
@@ -27,7 +27,7 @@ struct RowFacts {
   Packer::Facts packed;
 };
 
-/// Immutable; reading is [thread-safe] and allocates nothing unless it fails.
+/// Reads rows. Immutable; reading is [thread-safe] and allocates nothing unless it fails.
 class RowFile {
  public:
   const RowFacts& facts(Split split) const { return facts_[static_cast<size_t>(split)]; }
@@ -48,9 +48,9 @@ class RowFile {
   std::array<RowFacts, 2> facts_;
 };
 
-/// Packs the store's documents; takes what the cache has. Which documents are held out is decided by the seed and by what they are known
-/// by: the share with the smallest hashes, at least one and never all, so that a document that joins moves at most one other across the
-/// line for each that it adds to the count.
+/// Packs the store's documents, or takes them from the cache. Held out is the share of documents with the smallest hashes of the seed and
+/// of their identities, at least one document and never all. So a document that is added moves at most one other across the line for each
+/// that it adds to the count.
 Result<RowFile> pack_documents(const TokenStore& store, const RowOptions& options);
 
 }  // namespace galley

@@ -1,4 +1,4 @@
-// Reading a DataSpec: its options, errors with the recipe's line. For the sources only.
+// Reads a DataSpec's options, and makes errors with the recipe's line, for sources of data.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace galley {
 
-/// "recipe.lua:5: data.text: <cause>", exit code Recipe.
+/// Makes the error "recipe.lua:5: data.text: <cause>", exit code Recipe.
 Error data_error(const DataSpec& spec, const std::string& cause, std::string hint = {});
 
-/// The data's options, which it outlives.
+/// Returns a reader of the data's options, which it refers to.
 OptionReader options_of(const DataSpec& spec);
 
 }  // namespace galley

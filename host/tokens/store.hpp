@@ -1,4 +1,5 @@
-// Documents as tokens on disk: what a first pass made of people's files, or files of tokens that somebody else made.
+// Stores documents as tokens on disk: a first pass makes them of people's files; files of tokens that somebody else has made stay as they
+// are.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +16,17 @@
 
 namespace galley {
 
-/// Where a document ends in the stream of all tokens, which it begins where the one before it ends; and a hash of what it is known by: its
-/// file and its number there.
+/// The end of a document in the stream of all tokens (it begins where the one before ends), and a hash of its identity: its file, and its
+/// number there.
 struct DocumentEnd {
   uint64_t end = 0, identity = 0;
 };
 
-/// What a first pass found.
+/// What a first pass has found.
 struct StoreFacts {
   uint64_t tokens = 0, documents = 0;
-  uint64_t bytes = 0;     ///< of the files
-  uint64_t largest = 0;   ///< id
+  uint64_t bytes = 0;     ///< bytes of the files
+  uint64_t largest = 0;   ///< the largest id
   uint64_t skipped = 0;   ///< bad lines, under skip_bad
   uint64_t repaired = 0;  ///< places that were no UTF-8
   uint64_t small = 0;     ///< documents of fewer than two tokens, left out
@@ -37,15 +38,15 @@ struct DataFile {
   std::string path, hash;
 };
 
-/// Immutable; reading is [thread-safe] and allocates nothing unless it fails.
+/// Reads stored tokens. Immutable; reading is [thread-safe] and allocates nothing unless it fails.
 class TokenStore {
  public:
   const StoreFacts& facts() const { return facts_; }
-  /// What it was made from: stores with equal keys are equal.
+  /// Returns a hash of what it was made from: stores with equal keys are equal.
   const std::string& key() const { return key_; }
   const std::vector<DataFile>& files() const { return files_; }
   Status read_documents(uint64_t first, std::span<DocumentEnd> out) const { return index_.read(kIndex, first, out); }
-  /// Tokens [begin, begin + out.size()), with kUncounted.
+  /// Reads tokens [begin, begin + out.size()), with kUncounted.
   Status read_tokens(uint64_t begin, std::span<uint32_t> out) const;
 
  private:
@@ -53,7 +54,7 @@ class TokenStore {
   static constexpr size_t kTokens = 0, kIndex = 1;
   struct Raw {
     File file;
-    uint64_t begin, end;  // of its tokens in the stream
+    uint64_t begin, end;  // the range of its tokens in the stream
   };
   TokenStore(CacheFile index, std::string key);
 
@@ -62,11 +63,11 @@ class TokenStore {
   StoreFacts facts_;
   std::vector<DataFile> files_;
   std::vector<Raw> raw_;    // data.tokens: the tokens lie there
-  uint64_t raw_bytes_ = 0;  // of a token there: 2 or 4
+  uint64_t raw_bytes_ = 0;  // bytes of a token there: 2 or 4
 };
 
-/// How far a first pass has come, in bytes (0 of 0 while files are hashed); called by the thread that waits for it. An error ends the
-/// pass, and nothing is kept of it.
+/// Receives how far a first pass has come, in bytes (0 of 0 while files are hashed). The thread that waits for the pass calls it. Its error
+/// ends the pass, and nothing is kept of it.
 using PrepareProgress = std::function<Status(uint64_t done, uint64_t total)>;
 
 struct PrepareOptions {
@@ -74,13 +75,14 @@ struct PrepareOptions {
   PrepareProgress progress = {};
 };
 
-/// The store of `documents` under an encoder; made, unless it is in the cache. `separator`: what ends a document within a file of text; "":
-/// nothing does. `skip_bad`: lines that are no documents are counted instead of refused. Memory is bounded whatever the size of the files.
+/// Returns the store of `documents` under an encoder, and makes it unless it is in the cache. `separator` ends a document within a file of
+/// text; "": nothing does. With `skip_bad`, lines that are no documents are counted instead of refused. Memory is bounded whatever the size
+/// of the files.
 Result<TokenStore> prepare_documents(const DataSpec& spec, const Documents& documents, const DocumentEncoder& encoder,
                                      const std::string& separator, bool skip_bad, const PrepareOptions& options);
 
-/// Files of uint16 (token_bytes 2) or uint32 (4) tokens, little-endian; a document is a file, or ends after each token `separator` (−1:
-/// none does). The tokens stay where they are.
+/// Returns a store of files with uint16 (token_bytes 2) or uint32 (4) tokens, little-endian. A document is a file, or ends after each token
+/// `separator` (−1: none does). The tokens stay where they are.
 Result<TokenStore> prepare_tokens(const DataSpec& spec, const Documents& documents, uint64_t token_bytes, int64_t separator,
                                   const PrepareOptions& options);
 
