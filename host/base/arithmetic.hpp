@@ -25,7 +25,7 @@ class Arithmetic {
 #endif
     return out;
   }
-  /// Sets this thread's arithmetic, and clears the flags of operations so far.
+  /// Sets this thread's arithmetic to this one, and clears the flags of operations so far.
   void restore() const {
 #if defined(__SSE2__)
     const auto x87 = static_cast<uint16_t>(bits_ >> 32);
@@ -35,7 +35,7 @@ class Arithmetic {
     asm volatile("msr fpcr, %0" : : "r"(bits_));
 #endif
   }
-  /// Sets this thread's arithmetic if it has become another; returns whether it had.
+  /// Sets this thread's arithmetic to this one if it has become another; returns whether it had.
   bool put_back() const {
     if (now().bits_ == bits_) return false;
     restore();

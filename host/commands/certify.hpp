@@ -1,11 +1,11 @@
-// `galley certify`: a recipe's strategies, off and on.
+// The command `galley certify`, which runs a recipe's strategies off and on.
 #pragma once
 
 #include "host/commands/cli.hpp"
 
 namespace galley {
 
-/// Exit code Plugin where a strategy does not do what it declares.
+/// Runs the command. Exit code Plugin if a strategy does not do what it declares.
 Status command_certify(const CommandLine& a);
 
 }  // namespace galley

@@ -1,11 +1,11 @@
-// `galley check`: a plugin's ops, held against what they say of themselves.
+// The command `galley check`, which checks a plugin's ops by what they declare.
 #pragma once
 
 #include "host/commands/cli.hpp"
 
 namespace galley {
 
-/// Exit code Plugin where something is found.
+/// Runs the command. Exit code Plugin if it finds something.
 Status command_check(const CommandLine& a);
 
 }  // namespace galley

@@ -1,4 +1,4 @@
-// The command line: commands, their options and their help, all from one table.
+// Parses the command line: commands, their options and their help come from one table.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +25,13 @@ struct CommandLine {
   std::map<std::string, std::vector<std::string>> flags;
   std::string typed;  ///< all of it, as it may be typed again
   bool has(const std::string& flag) const { return flags.contains(flag); }
-  /// The last value given, or `otherwise`.
+  /// Returns the last value given, or `otherwise`.
   std::string get(const std::string& flag, const std::string& otherwise = "") const;
-  /// The same as an integer of at least `least`.
+  /// Returns the same as an integer of at least `least`.
   Result<int64_t> integer(const std::string& flag, int64_t otherwise, int64_t least) const;
-  /// What it lists, with commas between; the words as they are, empty ones too. Not given: nothing.
+  /// Returns the words of a list with commas between, as they are, empty ones too; nothing if the flag is not given.
   std::vector<std::string> list(const std::string& flag) const;
-  /// As a number in [least, most].
+  /// Returns the value as a number in [least, most].
   Result<double> number(const std::string& flag, double otherwise, double least, double most) const;
 };
 
@@ -45,14 +45,14 @@ struct CommandSpec {
   bool prints = true;  ///< its result is what it prints; false: files, of which it tells
 };
 
-/// An error suggests the nearest known flag, or names the missing value or argument. Exit code Recipe.
+/// Parses a command's words. An error (exit code Recipe) suggests the nearest known flag, or names the missing value or argument.
 Result<CommandLine> parse_command_line(const CommandSpec& command, const std::vector<std::string>& words);
 std::string command_help(const CommandSpec& command);
 std::string program_help(const std::vector<CommandSpec>& commands);
 
 std::vector<CommandSpec> all_commands();
 
-/// Whether the process was started with a standard output.
+/// Says whether the process was started with a standard output.
 enum class Stdout : uint8_t { Open, Closed };
 
 /// Runs the program. Prints an error to stderr: one line of cause, then a hint. Returns the process's exit code. [main-thread]

@@ -1,4 +1,4 @@
-// `galley compare`: recipes side by side.
+// The command `galley compare`, which trains recipes side by side.
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@ namespace galley {
 
 Status command_compare(const CommandLine& a);
 
-/// Whether the file returns compare { … }.
+/// Returns whether the file returns compare { … }.
 Result<bool> is_comparison(const std::string& recipe, const StudyOptions& options);
-/// `galley plan` of such a file: a row a variant; and the page of --html, or null.
+/// Does `galley plan` for such a file: prints a row for each variant, and writes the page of --html, unless that is null.
 Status print_plans(const std::string& recipe, const StudyOptions& options, NewFile* page);
 
 }  // namespace galley

@@ -1,4 +1,4 @@
-// galley embed
+// The command `galley embed`, which writes the vectors that a model has of texts.
 #pragma once
 
 #include "host/commands/cli.hpp"

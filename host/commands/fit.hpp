@@ -1,4 +1,4 @@
-// `galley fit`: what a recipe offers, and what of it fits.
+// The command `galley fit`, which plans what a recipe offers and says what fits.
 #pragma once
 
 #include "host/commands/cli.hpp"

@@ -1,4 +1,4 @@
-// `galley data`: shows what the model will see.
+// The command `galley data`, which shows what the model will see.
 #pragma once
 
 #include "host/session/study.hpp"

@@ -1,4 +1,4 @@
-// `galley plugins`: lists plugins and prints help made from their manifests.
+// The commands `galley plugins`, which lists plugins and prints help made from their manifests, and `galley recipe`.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +13,7 @@ namespace galley {
 /// Prints all plugins as a table, or everything about one plugin or strategy.
 Status print_plugins(const std::vector<std::filesystem::path>& plugin_path, const std::string& name, bool json);
 
-/// The same as JSON, with the contracts of ops; one that is asked for by name, or all. Loads libraries. [main-thread]
+/// Prints the same as JSON, with the contracts of ops, for one name or for all. Loads libraries. [main-thread]
 Status print_plugins_json(Plugins& plugins, const std::string& name);
 
 /// `galley recipe [NAME]`: every name that a recipe knows, with what it takes, its default and a sentence; or those of one: "data.text",

@@ -1,4 +1,4 @@
-// The command `predict`.
+// The command `galley predict`, which gives labels or values to texts.
 #pragma once
 
 #include "host/commands/cli.hpp"

@@ -1,4 +1,4 @@
-// `galley report`: a page about runs or a comparison.
+// The command `galley report`, which writes a page about runs or a comparison.
 #pragma once
 
 #include "host/commands/cli.hpp"

@@ -11,25 +11,25 @@
 
 namespace galley {
 
-/// The options that --set, --confine, --plugin-path, --device, --target and --memory set.
+/// Returns the options that --set, --confine, --plugin-path, --device, --target and --memory set.
 Result<StudyOptions> study_options(const CommandLine& a);
 
 /// Opens the data and shows progress on stderr. A signal ends it; unfinished files are removed.
 Result<std::unique_ptr<Source>> open_source_shown(const Study& study);
 
-/// Tells what of the data people should change.
+/// Tells people what they should change in the data.
 void warn_of(const Source& source, const std::function<void(const std::string&)>& warn);
 
-/// How many steps an epoch has, and how many epochs the run; "": the data has none.
+/// Returns how many steps an epoch has, and how many epochs the run; "" if the data has no epochs.
 std::string epochs_of(const Study& study, const Source& source);
 
-/// Reference mode, where --reference asks for it: what was compared is printed and written once the command has run. It must not move once
-/// options() has been asked.
+/// Runs reference mode if --reference asks for it, and prints and writes what was compared once the command has run. Must not move once
+/// options() has been called.
 class ReferenceShown {
  public:
   /// Opens the file of --reference-out, so that one that cannot be written is found before the command runs.
   static Result<ReferenceShown> open(const CommandLine& a);
-  /// Of a session that fills the report.
+  /// Returns the options of a session that fills the report.
   SessionOptions options() { return {.watching = watching()}; }
   /// With poison mode or without it.
   std::function<Watching(Plugins&)> watching(Poison poison = Poison::No) {

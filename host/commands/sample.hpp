@@ -1,4 +1,4 @@
-// `galley sample`: generates text with the model of a run or of a folder.
+// The command `galley sample`, which generates text with the model of a run or of a folder.
 #pragma once
 
 #include "host/commands/cli.hpp"

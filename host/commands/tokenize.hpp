@@ -1,4 +1,4 @@
-// `galley tokenize`: converts between texts and ids, as JSON lines.
+// The command `galley tokenize`, which converts between texts and ids, as JSON lines.
 #pragma once
 
 #include <filesystem>

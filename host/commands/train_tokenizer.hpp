@@ -1,4 +1,4 @@
-// `galley tokenize --train`: trains a tokenizer on text files.
+// The command `galley tokenize --train`, which trains a tokenizer on text files.
 #pragma once
 
 #include <filesystem>

@@ -15,7 +15,7 @@ void convert(void* to, uint32_t to_dtype, const void* from, uint32_t from_dtype,
 /// Returns the index of the first NaN or infinity among `count` numbers; −1 if there is none, or the dtype has none. [thread-safe]
 int64_t first_not_finite(const void* data, uint32_t dtype, int64_t count);
 
-/// Prints a number of any size for a message: "100000", "1e+300".
+/// Returns the text of a number of any size, for messages: "100000", "1e+300".
 std::string short_number(double value);
 
 }  // namespace galley

@@ -22,7 +22,7 @@ struct KernelRun {
 /// Outputs, workspace and constants begin as NaN. Only one at a time. [main-thread]
 Result<KernelRun> run_kernel(const galley_kernel& kernel, const LoneNode& node, const Values& outputs, const Target& target, int place);
 
-/// Returns how far a kernel's numbers are from those of the reference, as a share of the bound that numbers.hpp gives them, and where.
+/// The distance of a kernel's numbers from those of the reference, as a share of the bound that numbers.hpp gives them, and where it is.
 struct KernelError {
   double share = 0;
   std::string operand;

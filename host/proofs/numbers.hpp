@@ -46,7 +46,7 @@ struct Numbers {
   void* data() { return floating() ? static_cast<void*>(floats.data()) : bytes.data(); }
   /// Returns element i as a number, whatever its dtype.
   double at(int64_t i) const;
-  /// Returns the bytes of all numbers: floating ones rounded to the dtype.
+  /// Sets all numbers, floating ones rounded to the dtype.
   void set(const std::vector<double>& numbers);
 };
 

@@ -11,7 +11,7 @@
 
 namespace galley {
 
-/// Prints a value for a message: 'ten', 0.5, a strategy, a schedule.
+/// Returns a value as messages show it: 'ten', 0.5, a strategy, a schedule.
 std::string shown(const Value& value);
 
 /// The lines in which names were written.

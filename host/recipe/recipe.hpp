@@ -132,7 +132,7 @@ struct Recipe {
   std::vector<Offer> offers;                       ///< in the order in which the recipe ran them
 };
 
-/// Parses "3:2,7:1", as --set choices gives it: by the line of a one_of, which of its entries is taken, from 1.
+/// Returns "3:2,7:1", as --set choices gives it: by the line of a one_of, which of its entries is taken, from 1.
 std::string choices_text(const std::map<int, size_t>& choices);
 
 struct RecipeOptions {

@@ -1,4 +1,4 @@
-// Tokens that are found in the text before anything else is done to it: <|im_start|> and the like.
+// Finds added tokens, such as <|im_start|>, in a text before anything else is done to it.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// Training byte-pair encoding (Sennrich, Haddow, Birch 2016, arXiv:1508.07909) over bytes (Radford et al. 2019): the same merges as the
-// `tokenizers` library's trainer finds in the same text.
+// Trains byte-pair encoding (Sennrich, Haddow, Birch 2016, arXiv:1508.07909) over bytes (Radford et al. 2019): finds the same merges as the
+// trainer of the `tokenizers` library in the same text.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The stage of a tokenizer.json that turns tokens into text. It is read from the file's own description; what it asks for and is not done
-// here is an error that names it.
+// The decoder of a tokenizer.json turns tokens into text. It is read from the file's description; a rule that is not supported is an error
+// that names it.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ namespace galley {
 class Decoder {
  public:
   static Result<Decoder> read(const Value* spec, const std::string& where);
-  /// The text of tokens, as they stand in the vocabulary. Where a regular expression gives up, its rule is left out.
+  /// Returns the text of tokens, which are as in the vocabulary. If a regular expression gives up, its rule is left out.
   std::string join(std::vector<std::string> tokens) const;
 
  private:

@@ -1,4 +1,4 @@
-// Reading the objects of a tokenizer.json: a field of another type than it should have is an error that names it and its place.
+// Reads the objects of a tokenizer.json: a field of the wrong type is an error that names it and its place.
 #pragma once
 
 #include <functional>

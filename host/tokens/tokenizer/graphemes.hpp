@@ -1,4 +1,4 @@
-// What a reader takes for one character: extended grapheme clusters (Unicode Standard Annex 29).
+// Finds extended grapheme clusters, what a reader takes for one character (Unicode Standard Annex 29).
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace galley {
 
-/// The bytes of the cluster that `text`, which is UTF-8 and not empty, begins with.
+/// Returns the bytes of the cluster with which `text`, which is UTF-8 and not empty, begins.
 size_t first_grapheme(std::string_view text);
 
 }  // namespace galley

@@ -1,4 +1,4 @@
-// How long rules of a tokenizer.json may make a text.
+// Bounds how long the rules of a tokenizer.json may make a text.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// A text as what a pattern matches in it and what lies between.
+// Splits a text into what a pattern matches and what lies between.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// What turns words into ids: one of the models of a tokenizer.json.
+// The model of a tokenizer.json turns words into ids.
 #pragma once
 
 #include <functional>
@@ -32,7 +32,7 @@ class Model {
     Unigram::Room unigram_;
     Encoded ended_ = Encoded::Yes;
   };
-  /// The ids of a word, which is not empty; null: problem_of() says why there are none. Valid until the next call.
+  /// Returns the ids of a word, which must not be empty, valid until the next call; null if there are none, and problem_of() says why.
   const WordIds* encode(std::string_view word, Work& work) const;
   /// Why encode() gave null.
   static Error problem_of(const Work& work);

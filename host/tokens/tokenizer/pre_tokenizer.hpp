@@ -1,5 +1,5 @@
-// The stage of a tokenizer.json that cuts a text into words. It is read from the file's own description; what it asks for and is not done
-// here is an error that names it.
+// The pre-tokenizer of a tokenizer.json cuts a text into words. It is read from the file's description; a rule that is not supported is an
+// error that names it.
 #pragma once
 
 #include <functional>

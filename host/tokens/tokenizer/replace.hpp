@@ -1,4 +1,4 @@
-// Replacing what a string or a regular expression matches in a text.
+// Replaces what a string or a regular expression matches in a text.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// A tokenizer.json of the `tokenizers` library: text to ids and back, the same ids.
+// Reads a tokenizer.json of the `tokenizers` library, and turns text into the same ids and back.
 #pragma once
 
 #include <filesystem>
@@ -21,7 +21,7 @@ class JsonObject;
 /// Immutable. [thread-safe], with a Work a thread.
 class Tokenizer {
  public:
-  /// What the file asks for and is not supported is an error that names it, exit code Recipe.
+  /// Reads the file. A rule that is not supported is an error that names it, exit code Recipe.
   static Result<Tokenizer> read(const std::filesystem::path& path);
   static Result<Tokenizer> parse(std::string_view json, const std::string& origin);
 

@@ -1,4 +1,4 @@
-// A set of strings with a number each, asked for all that a text begins with.
+// A trie: a set of strings, each with a number, that finds all strings with which a text begins.
 #pragma once
 
 #include <cstddef>

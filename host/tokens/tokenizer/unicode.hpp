@@ -1,4 +1,4 @@
-// What tokenizers ask of code points. Tables are utf8proc's.
+// Classifies and changes code points for tokenizers, by utf8proc's tables.
 #pragma once
 
 #include <cstdint>

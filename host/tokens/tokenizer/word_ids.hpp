@@ -1,4 +1,4 @@
-// What models make of words, and the words seen last.
+// Keeps the ids of a word, and of the words seen last.
 #pragma once
 
 #include <xxhash.h>

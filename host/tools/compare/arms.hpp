@@ -1,4 +1,4 @@
-// What is compared: the arms, each of them a recipe, and with which seeds.
+// Makes the arms of a comparison, each of them a recipe with a study, and its seeds.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@
 namespace galley {
 
 struct Arm {
-  std::string name;              ///< of a variant, or of a recipe's file without its ending; also the name of a folder
+  std::string name;              ///< a variant's name, or that of a recipe's file without its extension; also the name of a folder
   std::filesystem::path recipe;  ///< as the user typed it
   std::map<std::string, std::string> sets;
-  std::shared_ptr<const Study> study;  ///< with the first seed; none of an arm that cannot work
+  std::shared_ptr<const Study> study;  ///< the study with the first seed; none if the arm cannot work
   std::string refusal;                 ///< why it cannot
 };
 
@@ -38,30 +38,30 @@ struct CompareOptions {
   std::string margin;          ///< --margin, as margin_named() reads it; "": what the recipe says
 };
 
-/// The arms of a recipe that returns compare { … }, or of several that each return recipe { … }; each one is planned. An arm that cannot
-/// work is an error that names it; or, with `Refused::Kept`, has no study but a refusal.
+/// Plans the arms of a recipe that returns compare { … }, or of several that each return recipe { … }. An arm that cannot work is an error
+/// that names it; with `Refused::Kept`, it has a refusal instead of a study.
 enum class Refused : uint8_t { Error, Kept };
 Result<Comparison> read_comparison(const std::vector<std::string>& recipes, const CompareOptions& options,
                                    Refused refused = Refused::Error);
 
-/// The arm with the first of the seeds, and `sets` added to its own. `options`: those of the comparison.
+/// Studies an arm with the first of the seeds, and with `sets` added to its own. `options` are those of the comparison.
 Result<Arm> planned_arm(const Arm& arm, const std::map<std::string, std::string>& sets, int64_t seed, const StudyOptions& options);
 
 /// What reads a recipe as a study with these options does.
 RecipeOptions recipe_options(const StudyOptions& options);
 
-/// Where an arm's run with a seed lies, below the comparison's directory.
+/// Returns the folder of an arm's run with a seed, below the comparison's directory.
 std::filesystem::path run_of(const std::filesystem::path& directory, const Arm& arm, int64_t seed);
 
-/// The error, with whose run it is.
+/// Returns the error, with the run in which it occurred.
 inline Error of_run(const Arm& arm, int64_t seed, Error error) {
   error.cause = "arm '" + arm.name + "', seed " + std::to_string(seed) + ": " + error.cause;
   return error;
 }
 
-/// The steps of an arm's run. An arm of epochs has none yet: it is refused.
+/// Returns the steps of an arm's run. An arm with epochs has none yet, and is refused.
 inline int64_t steps_of(const Arm& arm) { return arm.study->recipe.steps; }
-/// The step after which turn `turn` of `turns` ends, turns from 0.
+/// Returns the step after which turn `turn` of `turns` ends, turns counted from 0.
 inline int64_t end_of_turn(int64_t steps, int64_t turn, int64_t turns) { return steps * (turn + 1) / turns; }
 
 }  // namespace galley

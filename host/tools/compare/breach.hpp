@@ -1,4 +1,4 @@
-// What strategies declare, held against a comparison's verdict.
+// Checks what strategies declare by the verdict of a comparison.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// A budget in seconds: how many steps it is for each arm. Schedules have to know the number before the first step, and a comparison that
-// was interrupted has to say the same in the end, so that it is found once, before the runs, and written down.
+// Turns a budget in seconds into steps of each arm. Schedules have to know the number before the first step, and a comparison that was
+// interrupted has to say the same in the end. So the number is found once, before the runs, and written down.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// What the strategies of a recipe declare, held against what they do: the recipe beside the same one with a strategy off or replaced, two
+// Checks what the strategies of a recipe declare by what they do: runs the recipe beside the same one with a strategy off or replaced, two
 // updates each, and once under the ops' references. Arms run one after another in this process, so that the memory is the largest one's.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What two arms differ by, beside what a strategy declares: certify.cpp measures, this judges.
+// Judges the differences of two arms by what a strategy declares; certify.cpp measures them.
 #pragma once
 
 #include <string>

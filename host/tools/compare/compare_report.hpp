@@ -1,4 +1,4 @@
-// A comparison as people and programs read it.
+// Reports a comparison for people and for programs.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace galley {
 
-/// A table of 80 columns at most, and a sentence for each arm, with the losses by seed; a breach in `red` … `plain`.
+/// Returns a table of 80 columns at most, and a sentence for each arm, with the losses by seed; a breach in `red` … `plain`.
 std::string compare_table(const Comparison& comparison, const std::vector<ArmVerdict>& verdicts, const char* red = "",
                           const char* plain = "");
 
@@ -21,7 +21,7 @@ std::string looks_text(size_t used, size_t all);
 std::string compare_json(const Comparison& comparison, const std::vector<std::vector<RunResult>>& results,
                          const std::vector<ArmVerdict>& verdicts);
 
-/// The plans of all arms, beside each other; of one that cannot work, the reason.
+/// Returns the plans of all arms beside each other; for an arm that cannot work, the reason.
 std::string compare_plans(const Comparison& comparison);
 
 /// A condition that --expect gave, such as "lean: memory <= 0.5 plain".

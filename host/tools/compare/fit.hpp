@@ -1,7 +1,7 @@
-// All that a recipe offers by one_of { … }, planned: which of it fits, how fast it would be, and what it costs in exactness.
+// Plans everything that a recipe offers by one_of { … }: what fits, how fast it would be, and what it costs in exactness.
 //
-// Combinations differ in what they compute (an adapter or all parameters, BF16 or 4 bit, one rank or another), or only in how: in memory and
-// speed. Which of the first kind is wanted, nobody but the recipe's author can say: what a one_of offers first. Of the second kind the
+// Combinations differ in what they compute (an adapter or all parameters, BF16 or 4 bit, one rank or another), or only in how: in memory
+// and speed. Which of the first kind is wanted, nobody but the recipe's author can say: what a one_of offers first. Of the second kind the
 // fastest is taken.
 #pragma once
 
@@ -42,9 +42,9 @@ struct FitResult {
 };
 
 /// Plans every combination of what the recipe offers, on all threads; no device is opened. `memory`: bytes. Of those that fit, one is
-/// chosen: in every one_of whose items compute different things the earliest that there is, a one_of further up first; of these the fastest;
-/// and of those that are as fast within kAsFast what other one_of offer first.
-/// `after` is told how many of how many are planned. [main-thread]
+/// chosen: in every one_of whose items compute different things the earliest that there is, a one_of further up first; of these the
+/// fastest; and of those that are as fast within kAsFast what other one_of offer first. `after` is told how many of how many are planned.
+/// [main-thread]
 Result<FitResult> fit(const std::filesystem::path& recipe, const StudyOptions& options, int64_t memory,
                       const std::function<void(size_t done, size_t all)>& after = {});
 
@@ -52,7 +52,8 @@ Result<FitResult> fit(const std::filesystem::path& recipe, const StudyOptions& o
 inline constexpr double kAsFast = 0.01;
 
 enum class Rows : uint8_t { Best, All };
-/// A table of what is best, or of all that can work, in lines of at most `columns` where there are not too many offers, and what was left out.
+/// A table of what is best, or of all that can work, in lines of at most `columns` where there are not too many offers, and what was left
+/// out.
 std::string fit_table(const FitResult& result, int64_t memory, size_t columns, Rows rows = Rows::Best);
 
 /// The recipe with what was chosen written in the place of every one_of, under a comment that says what it takes.

@@ -1,5 +1,5 @@
-// A plugin that nobody has looked at, held against what its ops say: on each test case that they declare, the gradient rule beside finite
-// differences of the reference, and the kernels of the processor beside the reference.
+// Checks a plugin's ops on the test cases that they declare: gradient rules by finite differences of the reference, and kernels of the
+// processor by the reference.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,8 @@ struct PluginCheckOptions {
   std::function<void(const CheckedCase&)> after = {};  ///< told of each case once it has been looked at
 };
 
-/// `plugin` is one of `plugins`, and loaded. What the plugin does wrong is a finding; an error is somebody else's. [main-thread]
+/// Checks a plugin, which must be one of `plugins` and loaded. What the plugin does wrong is a finding; an error is somebody else's fault.
+/// [main-thread]
 Result<PluginCheck> check_plugin(Plugins& plugins, Plugin& plugin, const Target& target, const PluginCheckOptions& options = {});
 
 /// "reglu2  small: gradient of a, b; kernel 'reglu2.cpu'": a line for a case, and one for each finding; findings in `red` … `plain`.

@@ -1,4 +1,4 @@
-// Formatted text.
+// Formats numbers and text for reports.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace galley {
 
-/// What printf would print, of at most 400 bytes.
+/// Returns what printf would print, at most 400 bytes.
 template <class... A>
 std::string printed(const char* format, A... values) {
   char text[400];
@@ -17,7 +17,7 @@ std::string printed(const char* format, A... values) {
   return text;
 }
 
-/// A number with this many digits that count, as pages write it too (report/page/format.js): "0.0214", "7.08e-6".
+/// Returns a number with so many significant digits, as pages write it too (report/page/format.js): "0.0214", "7.08e-6".
 inline std::string number_text(double value, int digits = 3) {
   const double size = std::fabs(value);
   if (!std::isfinite(value)) return printed("%g", value);
@@ -28,7 +28,7 @@ inline std::string number_text(double value, int digits = 3) {
   return out.substr(0, e + 1) + std::to_string(std::atoi(out.c_str() + e + 1));
 }
 
-/// "0.021 ± 0.034": both to the second digit of the half, in the words of number_text().
+/// Returns "0.021 ± 0.034": both to the second digit of the half, as number_text() writes them.
 inline std::string with_half_text(double value, double half) {
   if (!(half > 0) || !std::isfinite(half) || !std::isfinite(value)) return number_text(value) + " ± " + number_text(half, 2);
   const int last = static_cast<int>(std::floor(std::log10(half))) - 1;  // the decimal that is the last one

@@ -1,4 +1,4 @@
-// What a run of a comparison has left: its metrics, its memory, and how its model differs from another run's.
+// Reads what a run of a comparison has left: its metrics, its memory, and how its model differs from another run's.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace galley {
 
-/// How one run differs from another with the same seed.
+/// The differences of a run from another with the same seed.
 struct Difference {
   bool identical = false;          ///< all losses and all that is exported, to the byte
   int64_t first_step = 0;          ///< whose losses are not the same bits; 0: none
@@ -36,7 +36,7 @@ struct RunResult {
   /// What difference_of() has found, and of which other run: comparisons that look after each seed ask again.
   mutable std::optional<std::pair<std::filesystem::path, Difference>> known = {};
 
-  /// The mean loss of the last tenth of the steps, at least one.
+  /// Returns the mean loss of the last tenth of the steps, at least of one.
   double final_loss() const;
   /// The median time of a step in each of `turns` turns, without the turn's first one; nothing of a turn that has no other.
   std::vector<std::optional<double>> turn_seconds(int64_t turns) const;
@@ -44,12 +44,12 @@ struct RunResult {
 
 /// Also of two that are no numbers.
 bool same_bits(double a, double b);
-/// |a − b| / |b|; 0 where they are equal, infinite where that is not finite.
+/// Returns |a − b| / |b|: 0 if they are equal, infinity if that is not finite.
 double relative_difference(double a, double b);
 
 Result<RunResult> read_result(const std::filesystem::path& run);
-/// Of a run that is over, after all of these steps or the one with which a strategy has ended it, whose metrics and model are what it has left
-/// (run_result.hpp). Else an error that names the file.
+/// Of a run that is over, after all of these steps or the one with which a strategy has ended it, whose metrics and model are what it has
+/// left (run_result.hpp). Else an error that names the file.
 Result<RunResult> verified_result(const std::filesystem::path& run, int64_t steps);
 
 /// Reads the tensors of both, once: `a` keeps what it found.

@@ -1,4 +1,4 @@
-// What the differences of paired measurements say. Everything here is [thread-safe].
+// Computes what the differences of paired measurements say. Everything here is [thread-safe].
 #pragma once
 
 #include <cstddef>
@@ -30,8 +30,8 @@ std::optional<Interval> paired_interval(std::span<const double> differences, dou
 ///
 /// A confidence sequence of a normal mean with unknown deviation: the numbers for which the e-value of the t statistic, with the effect μ/σ
 /// drawn from N(0, kEffect²) and the deviation from its right Haar measure, stays below 1 / (1 − confidence). Under the null that e-value
-/// is a martingale that begins with 1, so that Ville's inequality bounds the error over all looks. Lai, "On Confidence Sequences", Annals of
-/// Statistics 4, 1976; Pérez-Ortiz, Lardy, de Heide, Grünwald, "E-Statistics, Group Invariance and Anytime Valid Testing", 2022,
+/// is a martingale that begins with 1, so that Ville's inequality bounds the error over all looks. Lai, "On Confidence Sequences", Annals
+/// of Statistics 4, 1976; Pérez-Ortiz, Lardy, de Heide, Grünwald, "E-Statistics, Group Invariance and Anytime Valid Testing", 2022,
 /// arXiv:2208.07610; Wang, Ramdas, "Anytime-valid t-tests and confidence sequences for Gaussian means with unknown variance", 2023,
 /// arXiv:2310.03722. Nothing where paired_interval() has nothing.
 std::optional<Interval> sequential_interval(std::span<const double> differences, double confidence = 0.95);

@@ -1,4 +1,4 @@
-// How far the tensors of two folders are from each other.
+// Computes how far the tensors of two folders are from each other.
 #pragma once
 
 #include <filesystem>
@@ -10,7 +10,7 @@
 
 namespace galley {
 
-/// Of a tensor a beside a tensor b of the same name and shape. All norms are Euclidean, in F64.
+/// The distance of a tensor a from a tensor b of the same name and shape. All norms are Euclidean, in F64.
 struct TensorDistance {
   double difference = 0;  ///< ‖a − b‖; infinite where they are no numbers and other bytes, or not finite
   double norm = 0;        ///< ‖b‖
@@ -26,10 +26,10 @@ struct Distances {
 };
 
 using TensorFiles = std::vector<std::filesystem::path>;
-/// All safetensors files in or below a folder.
+/// Returns all safetensors files in or below a folder.
 Result<TensorFiles> tensor_files_below(const std::filesystem::path& folder);
 
-/// Of all tensors in the files `a`, beside those in `b`; `origin`: what both began from.
+/// Compares all tensors in the files `a` with those in `b`; both began as those in `origin`.
 Result<Distances> tensor_distances(const TensorFiles& a, const TensorFiles& b, const TensorFiles& origin = {});
 
 }  // namespace galley

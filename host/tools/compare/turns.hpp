@@ -1,6 +1,6 @@
-// The runs of a comparison: arms take turns, each a process of its own that trains or resumes an ordinary run up to the turn's last step.
-// So a noisy machine is fair to all, the memory is that of one arm, an arm that crashes takes nothing with it, and whatever is killed goes
-// on where it was, to the same bits.
+// Trains the runs of a comparison: arms take turns, each in a process of its own that trains or resumes an ordinary run up to the turn's
+// last step. So a noisy machine is fair to all, the memory is that of one arm, an arm that crashes harms no other, and what is killed
+// continues where it was, to the same bits.
 #pragma once
 
 #include <filesystem>
@@ -23,8 +23,8 @@ struct TurnOptions {
   std::function<void(int64_t done, int64_t all, const Arm& arm, int64_t seed)> begins = {};
 };
 
-/// Trains all runs that are not complete, below `directory`. What is there already is taken over; a folder that is the run of another
-/// recipe is an error. A run that fails is an error that names arm and seed, with the run's own words.
+/// Trains all runs that are not complete, below `directory`, and keeps those that are. A folder that is the run of another recipe is an
+/// error. A run that fails is an error that names arm and seed, with the run's own words.
 Status run_turns(const Comparison& comparison, const std::filesystem::path& directory, const TurnOptions& options);
 
 }  // namespace galley

@@ -1,4 +1,4 @@
-// What a comparison says of each arm, beside the first one.
+// Decides the verdict of a comparison on each arm, beside the first one.
 #pragma once
 
 #include <optional>

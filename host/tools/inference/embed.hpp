@@ -1,4 +1,4 @@
-// The hidden states that a model has of texts, from a study that was planned to embed.
+// Computes the hidden states that a model has of texts, from a study that was planned to embed.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@ namespace galley {
 /// neighbours. Refers to the session. One thread.
 class Embedder {
  public:
-  /// The hidden states of text number `text`, in order: (tokens, width), in F32. Valid during the call.
+  /// Receives the hidden states of text number `text`, in order: (tokens, width), in F32. They are valid during the call.
   using Take = std::function<Status(int64_t text, std::span<const float> states)>;
 
   Embedder(Session& session, Take take);
 
-  /// At least one token, and at most length().
+  /// Adds a text of at least one token and at most length().
   Status add(std::span<const int32_t> tokens);
-  /// Runs the model on what has been added and not been taken yet.
+  /// Runs the model on the texts that have been added and not yet run.
   Status finish();
-  /// The most tokens that a text may have.
+  /// Returns the most tokens that a text may have.
   int64_t length() const { return session_.study().program.length; }
-  /// Numbers of the hidden state of a position.
+  /// Returns how many numbers the hidden state of a position has.
   int64_t width() const { return width_; }
 
  private:

@@ -1,4 +1,4 @@
-// One row through the model, and what it makes of it: hidden states for embed.hpp, the head's logits for predict.hpp.
+// Runs the model on one row and returns its result: hidden states for embed.hpp, the head's logits for predict.hpp.
 #pragma once
 
 #include <span>
@@ -12,9 +12,9 @@ namespace galley {
 class OneRow {
  public:
   explicit OneRow(Session& session);
-  /// Where the row is written: tokens, positions and keys.
+  /// Returns the row to write to: tokens, positions and keys.
   BatchRow row() { return window_.row(0); }
-  /// Runs the segment Sample on the row. What it makes, in F32: valid until the next call.
+  /// Runs the segment Sample on the row and returns its result in F32, valid until the next call.
   Result<std::span<const float>> run();
 
  private:

@@ -1,4 +1,4 @@
-// What a model with labels or values makes of texts, one at a time.
+// Predicts the labels or values of texts, one at a time.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace galley {
 
-/// Of a study for Purpose::Predict.
+/// Predicts with a session whose study is for Purpose::Predict.
 class Predictor {
  public:
   explicit Predictor(Session& session) : session_(session), row_(session) {}
-  /// The most tokens of a row.
+  /// Returns the most tokens of a row.
   int64_t length() const { return session_.study().program.length; }
-  /// What the head makes of a row of tokens, at most length(); those from `second` on are of the second of two texts. Valid until the next
-  /// call.
+  /// Returns the head's output for a row of at most length() tokens, valid until the next call. Tokens from `second` on are of the second
+  /// of two texts.
   Result<std::span<const float>> logits(std::span<const int32_t> tokens, size_t second);
 
  private:

@@ -1,4 +1,4 @@
-// What the data is, for people.
+// Describes the data of a run for people.
 #pragma once
 
 #include <string>
@@ -25,10 +25,10 @@ std::string epochs_text(int64_t steps, double epochs, int64_t rows_a_step, uint6
 /// The numbers by name, for run.toml and for programs.
 std::vector<std::pair<std::string, int64_t>> facts_of(const DataReport& report);
 
-/// "12,345".
+/// Returns "12,345".
 std::string grouped(uint64_t number);
 
-/// The share of positions that are padding, in percent.
+/// Returns the share of positions that are padding, in percent.
 double padding_percent(const RowFacts& facts, uint64_t length);
 
 }  // namespace galley

@@ -1,4 +1,4 @@
-// A plan that was locked in a file, and what another plan takes more and less than it.
+// Locks a plan in a file, and compares another plan with it: what takes more, and what less.
 #pragma once
 
 #include <array>
@@ -35,11 +35,11 @@ struct LockedPlan {
   std::vector<LockedTensor> tensors;
 };
 
-/// What of a plan is locked.
+/// Returns what is locked of a plan.
 LockedPlan locked_plan(const Study& study);
-/// As JSON, a tensor a line in the program's order, so that versions of the file can be compared.
+/// Returns it as JSON, one tensor on each line in the program's order, so that versions of the file can be compared.
 std::string lock_text(const LockedPlan& plan);
-/// Exit code Recipe if there is no such file or it is no locked plan.
+/// Reads a locked plan. Exit code Recipe if there is no such file, or it is no locked plan.
 Result<LockedPlan> read_lock(const std::filesystem::path& file);
 
 struct TensorChange {
@@ -49,7 +49,7 @@ struct TensorChange {
   bool is_new = false;
   bool peak = false, peak_was = false;
   size_t column = kGone;
-  /// Bytes that it adds to what is in use at the peak.
+  /// Returns the bytes that it adds at the peak.
   int64_t at_peak() const { return (peak ? bytes : 0) - (peak_was ? was : 0); }
   /// "new", "gone", "joins the peak", "leaves the peak", "grew", "shrank", or "now saved" where it has another owner.
   std::string kind() const;
@@ -65,7 +65,7 @@ struct PlanChange {
   bool grew() const;                  ///< a memory class has more planned bytes
 };
 
-/// Tensors are the same if memory, segment and name are; of several that are, in their order.
+/// Compares two plans. Tensors are the same if memory, segment and name are; several such tensors are compared in their order.
 PlanChange change_of(const LockedPlan& now, const LockedPlan& was);
 
 /// {file, machine, machine_was, galley_was, classes: [{name, planned, was, owners: {saved: {bytes, was}}}], tensors: [{name, memory, owner,

@@ -1,4 +1,4 @@
-// metrics.jsonl: one line a step, however often the run was resumed, and one a validation.
+// Writes metrics.jsonl: one line for each step, however often the run was resumed, and one for each validation.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// A page that shows plans, runs and comparisons: one HTML file that loads nothing. Its own sources lie in host/tools/report/page/ and are
-// embedded into the program when it is built (page/embed.cmake), together with a plotting library.
+// Makes a page that shows plans, runs and comparisons: one HTML file that loads nothing. Its own sources lie in host/tools/report/page/ and
+// are embedded into the program when it is built (page/embed.cmake), together with a plotting library.
 //
 // The library is dygraphs, as Debian packages it (libjs-dygraphs): it draws curves on a canvas, takes arrays of numbers with gaps, zooms
 // and moves by mouse and by touch, averages over a window, is kept up (2.2.1 of 2023), needs no other library, and has 131 kB and the MIT
@@ -16,7 +16,7 @@
 
 namespace galley {
 
-/// The page with this data (see page/page.js).
+/// Returns the page with this data (see page/page.js).
 std::string page_html(const Value& data);
 
 namespace page_files {

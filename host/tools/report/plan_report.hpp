@@ -1,4 +1,4 @@
-// A plan for people and for programs.
+// Reports a plan for people and for programs.
 #pragma once
 
 #include <string>
@@ -21,15 +21,16 @@ struct DiskUse {
 };
 DiskUse disk_use(const Program& program, const Recipe& recipe);
 
-/// The document of `plan --json` and memory.json; see the run directory's contract. `allocated`: one a class, for runs; empty for plans.
+/// Returns the document of `plan --json` and memory.json; see the run directory's contract. `allocated` has one number for each class of a
+/// run, and is empty for plans.
 Table plan_document(const Program& program, const Plan& plan, const Target& target, const DiskUse& disk,
                     const std::vector<int64_t>& allocated);
 /// As text.
 std::string plan_json(Table document);
 
 /// Writes a run's memory.json: what was planned and what the device gave, and when it ends what the system says: of the process
-/// `resident_peak`, in bytes. Likewise usage.json: of the process, of the class that computes `taken` and `capacity`, and of the run when it
-/// began and ended, how long that took, and its last losses. That differs from run to run.
+/// `resident_peak`, in bytes. Likewise usage.json: of the process, of the class that computes `taken` and `capacity`, and of the run when
+/// it began and ended, how long that took, and its last losses. That differs from run to run.
 class MemoryFile final : public Observer {
  public:
   Status started(const StartEvent& start) override;
@@ -49,7 +50,7 @@ std::vector<std::string> memory_lines(const EndEvent& end);
 /// "14.44 GiB of 22.50 GiB: fits"; sizes that look equal are shown as bytes.
 std::string fit_text(int64_t planned, int64_t limit);
 
-/// Tables and a picture: what is needed, when, by whom. `columns`: width of the terminal.
+/// Returns tables and a picture: what is needed, when, and by whom. `columns` is the width of the terminal.
 std::string plan_table(const Program& program, const Plan& plan, const Target& target, const DiskUse& disk, int columns);
 
 }  // namespace galley

@@ -1,4 +1,4 @@
-// Where the time of a run goes (--profile), and a picture of it (--trace).
+// Profiles a run: tables of where its time goes (--profile), and a trace (--trace).
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,11 @@
 
 namespace galley {
 
-/// Adds up what steps took, by op and by strategy. The first step, in which kernels still load what they need, is left out if there are
+/// Adds up the times of steps, by op and by strategy. Leaves out the first step, in which kernels still load what they need, if there are
 /// more.
 class Profile {
  public:
-  /// Both outlive it.
+  /// Both arguments outlive it.
   Profile(const Program& program, const Target& target) : program_(program), target_(target) {}
   void add(std::span<const TimedInstruction> timed);
   /// Tables of time, arithmetic and traffic beside what the target can do; "" if nothing ran. Validations are not in it. In

@@ -1,4 +1,4 @@
-// What a person sees of a run: a line that keeps still on a terminal, and a curve of the loss at its end; plain lines elsewhere.
+// Shows a run to a person: a line that stays in its place on a terminal, and a curve of the loss at its end; plain lines elsewhere.
 #pragma once
 
 #include <cstdint>

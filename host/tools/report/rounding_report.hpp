@@ -1,4 +1,4 @@
-// What an export has rounded, and how much that has taken.
+// Reports which tensors an export has rounded, and how much rounding has changed them.
 #pragma once
 
 #include <optional>
@@ -10,18 +10,18 @@
 
 namespace galley {
 
-/// A line for tensors whose names differ in the block's number only, with the least and the most of their relative errors; "" where
-/// rounding has changed nothing. Names are cut where a line would have more than `columns`. What it takes of what was trained comes last,
-/// as a warning where it is much.
+/// Returns one line for tensors whose names differ in the block's number only, with the least and the most of their relative errors; "" if
+/// rounding has changed nothing. Names are cut to keep lines within `columns`. The share of training that rounding has taken comes last, as
+/// a warning if it is much.
 std::string rounding_text(std::span<const Rounded> rounded, size_t columns);
 
-/// The norm of what rounding has taken over the norm of what training had changed, over all tensors of which that is known; nothing where
-/// it is known of none.
+/// Returns the norm of rounding errors over the norm of what training has changed, over all tensors for which that is known; nothing if it
+/// is known for none.
 std::optional<double> taken_of_trained(std::span<const Rounded> rounded);
-/// More than this is worth a warning.
+/// A larger share is worth a warning.
 inline constexpr double kMuchOfTrained = 0.05;
 
-/// `rounded` of `galley export --json`: a list of {file, tensor, dtype, numbers, error, of_trained}.
+/// Returns `rounded` of `galley export --json`: a list of {file, tensor, dtype, numbers, error, of_trained}.
 Value rounding_json(std::span<const Rounded> rounded);
 
 }  // namespace galley

@@ -1,4 +1,4 @@
-// metrics.jsonl as columns, for a page.
+// Reads metrics.jsonl as columns, for a page.
 #pragma once
 
 #include <filesystem>
@@ -16,8 +16,9 @@ struct RunMetrics {
   Table validation;
 };
 
-/// Of more than `most` steps, columns have the means of `every` steps in a row, at the last of them. A last line that is not complete, as
-/// of a run that is under way, is left out; no step at all is exit code Recipe, a line that cannot be read exit code Failed.
+/// Reads the metrics. With more than `most` steps, columns have the means of `every` steps in a row, at the last of them. Leaves out a last
+/// line that is not complete, as in a run that is under way. No step at all is exit code Recipe, a line that cannot be read exit code
+/// Failed.
 Result<RunMetrics> read_run_metrics(const std::filesystem::path& run, size_t most);
 
 }  // namespace galley

@@ -1,4 +1,4 @@
-// How a model's labels compare with those of the data: for people, and for programs.
+// Reports how a model's labels compare with those of the data, for people and for programs.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace galley {
 
-/// Lines: accuracy and F1, then a table of labels; of many labels only those that are confused the most.
+/// Returns accuracy and F1, then a table of labels; of many labels only those that are confused the most.
 std::string scores_text(const Scores& scores, const Learning& learning);
-/// "accuracy", "f1", "labels", and "confusion": for each label of the data, how often the model gave each; where a text may have several
-/// labels, "counts" of each in its place.
+/// Returns "accuracy", "f1", "labels", and "confusion": for each label of the data, how often the model gave each; if a text may have
+/// several labels, "counts" of each instead.
 Table scores_json(const Scores& scores, const Learning& learning);
 
 }  // namespace galley

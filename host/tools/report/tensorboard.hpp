@@ -1,4 +1,4 @@
-// TensorBoard events: records of a protocol buffer (tensorboard/compat/proto/event.proto) in TFRecord framing, with masked CRC-32C.
+// Writes TensorBoard events: records of a protocol buffer (tensorboard/compat/proto/event.proto) in TFRecord framing, with masked CRC-32C.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace galley {
 
-/// One file a process, events.out.tfevents.<time>.galley.<pid>; scalars only. Nothing is allocated for a record. One thread.
+/// Writes one file for each process, events.out.tfevents.<time>.galley.<pid>; scalars only. Allocates nothing for a record. One thread.
 class EventsFile final : public Observer {
  public:
   Status started(const StartEvent& start) override;

@@ -1,4 +1,4 @@
-// Text on the terminal, as wide as it is.
+// Prints text on the terminal, broken at its width.
 #pragma once
 
 #include <cstddef>
@@ -7,25 +7,25 @@
 
 namespace galley {
 
-/// The width of the terminal that a descriptor is; 80 where it is none, or does not say.
+/// Returns the width of the terminal that a descriptor is; 80 if it is none, or does not say.
 int terminal_columns(int descriptor = 1);
-/// Where lines on the standard output are broken, and names in tables cut: at the width of the terminal; nowhere if it is none, as
-/// programs read lines.
+/// Returns the column at which lines on the standard output are broken, and names in tables cut: the width of the terminal. If it is no
+/// terminal, nothing is broken, because programs read lines.
 size_t prose_columns();
-/// The standard output is a terminal, and the environment's NO_COLOR is empty.
+/// Returns whether the standard output is a terminal and the environment's NO_COLOR is empty.
 bool terminal_has_colours();
-/// What begins and ends a text that is to be red; nothing where there are no colours.
+/// The texts that begin and end red text; empty if there are no colours.
 struct RedMarks {
   const char *begin = "", *end = "";
 };
 RedMarks red_marks();
-/// What the standard output is to show of a text with names and paths in it: on a terminal control characters are shown, not obeyed.
+/// Returns a text with names and paths as the standard output shows it: on a terminal control characters are shown, not obeyed.
 std::string shown(const std::string& text);
-/// Prints a text on the standard output as shown() has it, its lines broken there by wrapped_lines().
+/// Prints a text on the standard output as shown() returns it, with its lines broken by wrapped_lines().
 void print_lines(const std::string& text);
-/// The same of a text in which these marks are Galley's own.
+/// Does the same with a text in which these marks are Galley's own.
 void print_lines(const std::string& text, const RedMarks& own);
-/// The same of what printf would print.
+/// Does the same with what printf would print.
 template <class First, class... Rest>
 void print_lines(const char* format, First first, Rest... rest) {
   std::string text(static_cast<size_t>(std::snprintf(nullptr, 0, format, first, rest...)), '\0');
