@@ -38,6 +38,8 @@ inline constexpr uint32_t min_struct_size<galley_update> = GALLEY_UPDATE_MIN_SIZ
 template <>
 inline constexpr uint32_t min_struct_size<galley_saved> = GALLEY_SAVED_MIN_SIZE;
 template <>
+inline constexpr uint32_t min_struct_size<galley_observer> = GALLEY_OBSERVER_MIN_SIZE;
+template <>
 inline constexpr uint32_t min_struct_size<galley_operand_rule> = GALLEY_OPERAND_RULE_MIN_SIZE;
 template <>
 inline constexpr uint32_t min_struct_size<galley_attr_rule> = GALLEY_ATTR_RULE_MIN_SIZE;
@@ -83,6 +85,7 @@ uint64_t unknown_flags(const T& t) {
   else if constexpr (std::is_same_v<T, galley_memory_class>) return unknown(GALLEY_MEMORY_KNOWN);
   else if constexpr (std::is_same_v<T, galley_attr_rule>) return unknown(GALLEY_ATTR_RULE_KNOWN);
   else if constexpr (std::is_same_v<T, galley_tensor_desc>) return unknown(GALLEY_TENSOR_KNOWN);
+  else if constexpr (std::is_same_v<T, galley_observer>) return unknown(GALLEY_OBSERVER_KNOWN);
   else if constexpr (std::is_same_v<T, galley_operand_rule>) return unknown(GALLEY_OPERAND_KNOWN);
   else return unknown(0);
 }

@@ -41,6 +41,7 @@ Result<std::unique_ptr<const LoadedStrategy>> LoadedStrategy::create(Plugins& pl
   TRY_STATUS(find_interface(caller, table, GALLEY_UPDATE, &out->update_,
                             [](const auto& i) { return i.build != nullptr && i.stages != 0 && i.stages < 2 * GALLEY_STAGE_AFTER; }));
   TRY_STATUS(find_interface(caller, table, GALLEY_SAVED, &out->saved_, [](const auto& i) { return i.decide != nullptr; }));
+  TRY_STATUS(find_interface(caller, table, GALLEY_OBSERVER, &out->observer_, [](const auto& i) { return i.started && i.ended; }));
   Status created = call_plugin(
       caller, "create", [&](galley_error* error) { return table.create(table.self, out->options_->table(), &out->instance_, error); });
   if (!created.ok() && created.error().exit == Exit::Recipe && !out->options_->misread().empty())

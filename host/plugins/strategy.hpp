@@ -6,6 +6,7 @@
 #include <string>
 
 #include "galley/claim.h"
+#include "galley/observer.h"
 #include "galley/rewrite.h"
 #include "galley/saved.h"
 #include "galley/update.h"
@@ -40,6 +41,7 @@ class LoadedStrategy {
   const galley_claim* claim() const { return claim_ ? &*claim_ : nullptr; }
   const galley_update* update() const { return update_ ? &*update_ : nullptr; }
   const galley_saved* saved() const { return saved_ ? &*saved_ : nullptr; }
+  const galley_observer* observer() const { return observer_ ? &*observer_ : nullptr; }
 
  private:
   LoadedStrategy() = default;
@@ -54,6 +56,7 @@ class LoadedStrategy {
   std::optional<galley_claim> claim_;
   std::optional<galley_update> update_;
   std::optional<galley_saved> saved_;
+  std::optional<galley_observer> observer_;
 };
 
 }  // namespace galley

@@ -1,4 +1,4 @@
-// What a run tells while it runs. The terminal, metrics.jsonl and TensorBoard listen (host/tools/report); so can anything else.
+// What a run tells while it runs. The terminal, metrics.jsonl and TensorBoard listen (host/tools/report), and plugins do (listeners.hpp).
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "host/base/result.hpp"
@@ -36,7 +35,7 @@ struct EndEvent {
 
 /// What a strategy reports of a step.
 struct ReportedMetric {
-  std::string_view name;
+  const char* name = nullptr;
   double value = 0;
 };
 

@@ -261,9 +261,9 @@ void Session::name_rates() {
 
 void Session::read_reported(int64_t applied) {
   reported_.clear();
-  for (const Metric& metric : study_.program.metrics) reported_.push_back({metric.name, executor_->number(metric.value)});
+  for (const Metric& metric : study_.program.metrics) reported_.push_back({metric.name.c_str(), executor_->number(metric.value)});
   if (rates_.size() < 2) return;  // `lr` says it
-  for (const Rate& rate : rates_) reported_.push_back({rate.name, rate.slot->schedule.at(applied)});
+  for (const Rate& rate : rates_) reported_.push_back({rate.name.c_str(), rate.slot->schedule.at(applied)});
 }
 
 Status Session::finish() {

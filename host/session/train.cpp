@@ -10,6 +10,7 @@
 
 #include "host/base/confinement.hpp"
 #include "host/base/listed.hpp"
+#include "host/session/listeners.hpp"
 #include "host/session/run_directory.hpp"
 #include "host/session/run_lock.hpp"
 #include "host/session/run_result.hpp"
@@ -266,19 +267,19 @@ Result<bool> is_last(const Study& study, const fs::path& latest) {
   return !said.ended.empty() || out_of_patience(study.recipe, said.validation);
 }
 
-}  // namespace
-
-Result<bool> is_complete(const Study& study, const fs::path& directory) {
-  const auto latest = TRY(find_latest(directory / "state"));
-  if (!latest || !exported(study.program, directory)) return false;
-  return step_of(*latest) >= study.recipe.steps || TRY(is_last(study, *latest));
+/// The strategies of the recipe that listen.
+std::vector<Listeners::Maker> makers(const Study& study) {
+  std::vector<Listeners::Maker> out;
+  for (const auto& s : study.loaded)
+    if (s->observer()) out.push_back({s->caller(), *s->observer(), s->instance()});
+  return out;
 }
 
-Status train(const Study& study, const OpenSource& open, const fs::path& directory, const TrainOptions& options) {
+/// The lock of the directory has been taken.
+Status train_locked(const Study& study, const OpenSource& open, const fs::path& directory, const TrainOptions& options) {
   const Recipe& recipe = study.recipe;
   const fs::path states = directory / "state";
 
-  const RunLock lock = TRY(RunLock::take(directory));
   // Where a run may read its own folder only, it is to write there, too.
   for (const char* written : {"state", best_folder, "model", "adapter"}) TRY_STATUS(Confinement::check(directory / written));
   const auto latest = TRY(find_latest(states));
@@ -324,6 +325,22 @@ Status train(const Study& study, const OpenSource& open, const fs::path& directo
   TRY_STATUS(tell_notes(*session, options));
   TRY_STATUS(tell(options, [](Observer& o) { return o.saving(); }));
   return recipe.save.final ? export_run(*session, directory, options) : ok();
+}
+
+}  // namespace
+
+Result<bool> is_complete(const Study& study, const fs::path& directory) {
+  const auto latest = TRY(find_latest(directory / "state"));
+  if (!latest || !exported(study.program, directory)) return false;
+  return step_of(*latest) >= study.recipe.steps || TRY(is_last(study, *latest));
+}
+
+Status train(const Study& study, const OpenSource& open, const fs::path& directory, const TrainOptions& options) {
+  const RunLock lock = TRY(RunLock::take(directory));
+  Listeners listeners(makers(study), options.observers);
+  TrainOptions told = options;
+  told.observers.push_back(&listeners);
+  return listeners.finish(train_locked(study, open, directory, told));
 }
 
 }  // namespace galley

@@ -18,6 +18,7 @@ struct Right {
   void build(UpdateGraph&, Trained) const {}
   void decide(const galley_saved_set&, uint32_t*) const {}
   int64_t budget() const { return 0; }
+  std::unique_ptr<Listener> listen(const galley_started_event&) const { return std::make_unique<Listener>(); }
 };
 struct Empty final {};
 struct Wrong {
@@ -27,16 +28,75 @@ struct Wrong {
   void build(UpdateGraph&, Trained) {}  // not const
   void decide(const galley_saved_set*, uint32_t*) const {}
   uint64_t budget() const { return 0; }
+  Listener listen(const galley_started_event&) const { return {}; }
 };
 
 TEST(SdkStrategy, MethodsThatNobodyWouldCallDoNotCompile) {
   EXPECT_TRUE(Misfits<Wrong>::model && Misfits<Wrong>::load && Misfits<Wrong>::claim && Misfits<Wrong>::build && Misfits<Wrong>::decide &&
-              Misfits<Wrong>::budget);
+              Misfits<Wrong>::budget && Misfits<Wrong>::listen);
   EXPECT_FALSE(Misfits<Right>::model || Misfits<Right>::load || Misfits<Right>::claim || Misfits<Right>::build || Misfits<Right>::decide ||
-               Misfits<Right>::budget);
+               Misfits<Right>::budget || Misfits<Right>::listen);
   EXPECT_FALSE(Misfits<Empty>::model || Misfits<Empty>::load || Misfits<Empty>::claim || Misfits<Empty>::build || Misfits<Empty>::decide ||
-               Misfits<Empty>::budget);
+               Misfits<Empty>::budget || Misfits<Empty>::listen);
   EXPECT_NE(detail::StrategyOf<Right>::get(nullptr, GALLEY_CLAIM), nullptr);
+}
+
+/// Counts what it is told.
+struct Counts {
+  explicit Counts(const Options&) {}
+  struct Counter final : Listener {
+    explicit Counter(int& n) : told(n) {}
+    ~Counter() override { told += 100; }
+    void step(const galley_step_event&) override { ++told; }
+    void validated(const galley_validated_event&) override { ++told; }
+    void note(const char*) override { throw std::runtime_error("it does not read"); }
+    void ended(const galley_ended_event&) override { throw Failure(GALLEY_FAILED, "it has no end"); }
+    int& told;
+  };
+  std::unique_ptr<Listener> listen(const galley_started_event&) const { return std::make_unique<Counter>(told); }
+  mutable int told = 0;
+  static constexpr bool ends_run = true;
+};
+
+TEST(SdkListener, RefusesWhatItDoesNotKnow) {
+  const auto none = fresh<galley_options>();
+  const Counts counts{Options(&none)};
+  const auto& table = *static_cast<const galley_observer*>(detail::StrategyOf<Counts>::get(nullptr, GALLEY_OBSERVER));
+  EXPECT_EQ(table.flags, GALLEY_OBSERVER_ENDS_RUN);
+  galley_error error = GALLEY_ERROR_INIT;
+  void* listener = nullptr;
+  void* const instance = const_cast<Counts*>(&counts);
+  auto start = fresh<galley_started_event>();
+  // Each call with each bit that must be understood, and is not; and with another revision.
+  const auto refuses = [&](auto event, uint64_t known, const auto& call) {
+    for (int bit = 0; bit < 32; ++bit) {
+      event.flags = uint64_t{1} << bit;
+      EXPECT_EQ(call(&event), event.flags & known ? GALLEY_OK : GALLEY_INVALID) << "bit " << bit;
+    }
+    event.flags = 0;
+    event.revision = 2;
+    EXPECT_EQ(call(&event), GALLEY_INVALID);
+  };
+  refuses(start, 0, [&](const galley_started_event* e) { return table.started(instance, e, &listener, &error); });
+  EXPECT_EQ(listener, nullptr);
+  ASSERT_EQ(table.started(instance, &start, &listener, &error), GALLEY_OK);
+  refuses(fresh<galley_step_event>(), GALLEY_STEP_KNOWN, [&](const galley_step_event* e) { return table.step(listener, e, &error); });
+  refuses(fresh<galley_validated_event>(), GALLEY_VALIDATED_KNOWN,
+          [&](const galley_validated_event* e) { return table.validated(listener, e, &error); });
+  EXPECT_EQ(counts.told, 2);
+  const auto note = fresh<galley_note_event>();
+  EXPECT_EQ(table.note(listener, &note, &error), GALLEY_FAILED);
+  EXPECT_STREQ(error.text, "it does not read");
+  // Whatever the end says, it is one.
+  auto end = fresh<galley_ended_event>();
+  end.revision = 2;
+  EXPECT_EQ(table.ended(listener, &end, &error), GALLEY_INVALID);
+  EXPECT_EQ(counts.told, 102);
+  ASSERT_EQ(table.started(instance, &start, &listener, &error), GALLEY_OK);
+  end.revision = 1;
+  EXPECT_EQ(table.ended(listener, &end, &error), GALLEY_FAILED);
+  EXPECT_STREQ(error.text, "it has no end");
+  EXPECT_EQ(counts.told, 202);
 }
 
 /// As many as the first extent says.

@@ -640,6 +640,96 @@ FIELD(galley_saved, flags, 16, 8, uint64_t);
 FIELD(galley_saved, budget, 24, 8, galley_saved_budget_fn*);
 CONSTANT(GALLEY_SAVED_MIN_SIZE, 16u);
 
+/* --- observer.h --------------------------------------------------------------------------------------------- */
+TEXT(GALLEY_OBSERVER, "galley.observer/1");
+
+SIZE(galley_started_event, 64);
+FIELD(galley_started_event, size, 0, 4, uint32_t);
+FIELD(galley_started_event, revision, 4, 4, uint32_t);
+FIELD(galley_started_event, directory, 8, 8, const char*);
+FIELD(galley_started_event, steps_done, 16, 8, int64_t);
+FIELD(galley_started_event, steps, 24, 8, int64_t);
+FIELD(galley_started_event, parameters, 32, 8, int64_t);
+FIELD(galley_started_event, trainable, 40, 8, int64_t);
+FIELD(galley_started_event, planned_bytes, 48, 8, int64_t);
+FIELD(galley_started_event, flags, 56, 8, uint64_t);
+CONSTANT(GALLEY_STARTED_EVENT_MIN_SIZE, 64u);
+CONSTANT(GALLEY_STEP_APPLIED, 1ull);
+CONSTANT(GALLEY_STEP_KNOWN, 1ull);
+
+SIZE(galley_step_event, 120);
+FIELD(galley_step_event, size, 0, 4, uint32_t);
+FIELD(galley_step_event, revision, 4, 4, uint32_t);
+FIELD(galley_step_event, step, 8, 8, int64_t);
+FIELD(galley_step_event, loss, 16, 8, double);
+FIELD(galley_step_event, grad_norm, 24, 8, double);
+FIELD(galley_step_event, lr, 32, 8, double);
+FIELD(galley_step_event, epoch, 40, 8, double);
+FIELD(galley_step_event, seconds, 48, 8, double);
+FIELD(galley_step_event, aside, 56, 8, double);
+FIELD(galley_step_event, tokens, 64, 8, int64_t);
+FIELD(galley_step_event, positions, 72, 8, int64_t);
+FIELD(galley_step_event, micro_batches, 80, 8, int64_t);
+FIELD(galley_step_event, metric_names, 88, 8, const char* const*);
+FIELD(galley_step_event, metric_values, 96, 8, const double*);
+FIELD(galley_step_event, n_metrics, 104, 8, uint64_t);
+FIELD(galley_step_event, flags, 112, 8, uint64_t);
+CONSTANT(GALLEY_STEP_EVENT_MIN_SIZE, 120u);
+CONSTANT(GALLEY_VALIDATED_BEST, 1ull);
+CONSTANT(GALLEY_VALIDATED_KNOWN, 1ull);
+
+SIZE(galley_validated_event, 64);
+FIELD(galley_validated_event, size, 0, 4, uint32_t);
+FIELD(galley_validated_event, revision, 4, 4, uint32_t);
+FIELD(galley_validated_event, step, 8, 8, int64_t);
+FIELD(galley_validated_event, loss, 16, 8, double);
+FIELD(galley_validated_event, seconds, 24, 8, double);
+FIELD(galley_validated_event, metric_names, 32, 8, const char* const*);
+FIELD(galley_validated_event, metric_values, 40, 8, const double*);
+FIELD(galley_validated_event, n_metrics, 48, 8, uint64_t);
+FIELD(galley_validated_event, flags, 56, 8, uint64_t);
+CONSTANT(GALLEY_VALIDATED_EVENT_MIN_SIZE, 64u);
+
+SIZE(galley_note_event, 24);
+FIELD(galley_note_event, size, 0, 4, uint32_t);
+FIELD(galley_note_event, revision, 4, 4, uint32_t);
+FIELD(galley_note_event, text, 8, 8, const char*);
+FIELD(galley_note_event, flags, 16, 8, uint64_t);
+CONSTANT(GALLEY_NOTE_EVENT_MIN_SIZE, 24u);
+CONSTANT(GALLEY_ENDED_DONE, 1u);
+CONSTANT(GALLEY_ENDED_INTERRUPTED, 2u);
+CONSTANT(GALLEY_ENDED_FAILED, 3u);
+
+SIZE(galley_ended_event, 40);
+FIELD(galley_ended_event, size, 0, 4, uint32_t);
+FIELD(galley_ended_event, revision, 4, 4, uint32_t);
+FIELD(galley_ended_event, how, 8, 4, uint32_t);
+FIELD(galley_ended_event, reserved, 12, 4, uint32_t);
+FIELD(galley_ended_event, steps_done, 16, 8, int64_t);
+FIELD(galley_ended_event, error, 24, 8, const char*);
+FIELD(galley_ended_event, flags, 32, 8, uint64_t);
+CONSTANT(GALLEY_ENDED_EVENT_MIN_SIZE, 40u);
+CONSTANT(GALLEY_OBSERVER_ENDS_RUN, 1ull);
+CONSTANT(GALLEY_OBSERVER_KNOWN, 1ull);
+
+typedef galley_status galley_observer_started_fn(void* instance, const galley_started_event*, void** listener, galley_error*);
+typedef galley_status galley_observer_step_fn(void* listener, const galley_step_event*, galley_error*);
+typedef galley_status galley_observer_validated_fn(void* listener, const galley_validated_event*, galley_error*);
+typedef galley_status galley_observer_saving_fn(void* listener, galley_error*);
+typedef galley_status galley_observer_note_fn(void* listener, const galley_note_event*, galley_error*);
+typedef galley_status galley_observer_ended_fn(void* listener, const galley_ended_event*, galley_error*);
+SIZE(galley_observer, 64);
+FIELD(galley_observer, size, 0, 4, uint32_t);
+FIELD(galley_observer, revision, 4, 4, uint32_t);
+FIELD(galley_observer, started, 8, 8, galley_observer_started_fn*);
+FIELD(galley_observer, step, 16, 8, galley_observer_step_fn*);
+FIELD(galley_observer, validated, 24, 8, galley_observer_validated_fn*);
+FIELD(galley_observer, saving, 32, 8, galley_observer_saving_fn*);
+FIELD(galley_observer, note, 40, 8, galley_observer_note_fn*);
+FIELD(galley_observer, ended, 48, 8, galley_observer_ended_fn*);
+FIELD(galley_observer, flags, 56, 8, uint64_t);
+CONSTANT(GALLEY_OBSERVER_MIN_SIZE, 64u);
+
 /* --- op.h --------------------------------------------------------------------------------------------------- */
 CONSTANT(GALLEY_ROLE_WHOLE, 0u);
 CONSTANT(GALLEY_ROLE_ROWS, 1u);

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "host/plugins/abi.hpp"
+#include "host/session/listeners.hpp"
 #include "host/session/run_lock.hpp"
 #include "host/session/train.hpp"
 #include "tests/base/folder.hpp"
@@ -284,6 +286,118 @@ TEST(Train, OneAtATimeInADirectory) {
   }
   EXPECT_TRUE(std::filesystem::is_empty(directory)) << "a lock leaves no file";
   EXPECT_TRUE(run_of(*study, directory).status.ok());
+}
+
+/// A strategy that listens, by hand: all of its listeners write into one list. `fails`: at what.
+struct Hearing {
+  std::string fails = {};
+  std::vector<std::string> told = {};
+  int made = 0;
+};
+struct Ear {
+  Hearing& all;
+  std::string name;
+  galley_status add(const std::string& what, galley_error* error) const {
+    all.told.push_back(name + what);
+    if (what != all.fails) return GALLEY_OK;
+    fill_error(error, GALLEY_FAILED, "no " + what, "");
+    return GALLEY_FAILED;
+  }
+};
+
+galley_observer hearing_table(uint64_t flags = 0) {
+  auto out = new_struct<galley_observer>();
+  out.flags = flags;
+  out.started = [](void* instance, const galley_started_event* e, void** listener, galley_error* error) {
+    auto& all = *static_cast<Hearing*>(instance);
+    auto ear = std::make_unique<Ear>(Ear{all, std::string(1, static_cast<char>('a' + all.made++)) + " "});
+    const galley_status status = ear->add("started " + std::to_string(e->steps_done), error);
+    if (status == GALLEY_OK) *listener = ear.release();
+    return status;
+  };
+  out.step = [](void* l, const galley_step_event* e, galley_error* error) {
+    std::string metrics;
+    for (uint64_t i = 0; i < e->n_metrics; ++i)
+      metrics += std::string(" ") + e->metric_names[i] + " " + std::to_string(static_cast<int>(e->metric_values[i]));
+    return static_cast<Ear*>(l)->add("step " + std::to_string(e->step) + metrics + (e->flags & GALLEY_STEP_APPLIED ? "" : " skipped"),
+                                     error);
+  };
+  out.note = [](void* l, const galley_note_event* e, galley_error* error) { return static_cast<Ear*>(l)->add(e->text, error); };
+  out.ended = [](void* l, const galley_ended_event* e, galley_error* error) {
+    const std::unique_ptr<Ear> ear(static_cast<Ear*>(l));
+    return ear->add(
+        "ended " + std::to_string(e->how) + " at " + std::to_string(e->steps_done) + (e->error ? std::string(": ") + e->error : ""), error);
+  };
+  return out;
+}
+
+class Heard : public testing::Test {
+ protected:
+  Listeners::Maker maker(Hearing& all, const galley_observer& table) { return {caller, table, &all}; }
+
+  std::unique_ptr<Study> study = study_of(true);
+  StartEvent start{*study, "run", 2, {}};
+  Caller caller{"ears", "ear", {"recipe.lua", 7}};
+  galley_observer goes_on = hearing_table(), ends_run = hearing_table(GALLEY_OBSERVER_ENDS_RUN);
+  Listener others;
+};
+
+TEST_F(Heard, TwoSessionsHaveAListenerEach) {
+  Hearing all;
+  const Listeners::Maker makers[] = {maker(all, goes_on)};
+  Listeners one(makers, {}), two(makers, {});
+  const ReportedMetric metrics[] = {{"kept", 3}, {"lost", 4}};
+  ASSERT_TRUE(one.note("too early").ok());
+  ASSERT_TRUE(one.started(start).ok() && two.started(start).ok());
+  ASSERT_TRUE(one.step({.step = 3, .reported = metrics}).ok() && two.step({.step = 3, .applied = false}).ok());
+  ASSERT_TRUE(one.validated({.step = 3}).ok() && one.saving().ok());  // it has no such functions
+  ASSERT_TRUE(two.paused(3, 4).ok());
+  EXPECT_TRUE(two.finish(ok()).ok());
+  EXPECT_EQ(one.finish(run_error("no disk")).error().cause, "no disk");
+  EXPECT_EQ(all.told, (Told{"a started 2", "b started 2", "a step 3 kept 3 lost 4", "b step 3 skipped", "b ended 2 at 3",
+                            "a ended 3 at 3: no disk"}));
+}
+
+TEST_F(Heard, OneThatFailsIsToldTheEndAlone) {
+  Hearing fails{"step 3"}, hears;
+  const Listeners::Maker makers[] = {maker(fails, goes_on), maker(hears, goes_on)};
+  Listeners listeners(makers, {&others});
+  ASSERT_TRUE(listeners.started(start).ok());
+  for (int64_t step = 3; step <= 4; ++step) ASSERT_TRUE(listeners.step({.step = step}).ok());
+  EXPECT_TRUE(listeners.finish(ok()).ok());
+  const std::string warning =
+      "warning: step 3: recipe.lua:7: plugin 'ears' failed in step of ear: no step 3; the run goes on without this listener";
+  EXPECT_EQ(fails.told, (Told{"a started 2", "a step 3", "a ended 1 at 4"}));
+  EXPECT_EQ(hears.told, (Told{"a started 2", "a " + warning, "a step 3", "a step 4", "a " + warning, "a ended 1 at 4"}));
+  EXPECT_EQ(others.told, (Told{warning, warning}));
+}
+
+TEST_F(Heard, OneThatEndsTheRunEndsItByItsError) {
+  for (const char* at : {"started 2", "step 3", "ended 1 at 3"}) {
+    SCOPED_TRACE(at);
+    Hearing hears, fails{at};
+    const Listeners::Maker makers[] = {maker(hears, goes_on), maker(fails, ends_run)};
+    Listeners listeners(makers, {&others});
+    Status ran = listeners.started(start);
+    if (ran.ok()) ran = listeners.step({.step = 3});
+    ran = listeners.finish(std::move(ran));
+    ASSERT_FALSE(ran.ok());
+    EXPECT_EQ(ran.error().exit, Exit::Plugin);
+    EXPECT_NE(ran.error().cause.find(std::string(": no ") + at), std::string::npos) << ran.error().cause;
+    // One that was never made has no end.
+    EXPECT_EQ(fails.told.back().starts_with("a ended"), !std::string_view(at).starts_with("started"));
+    EXPECT_TRUE(hears.told.back().starts_with("a ended"));
+  }
+  EXPECT_TRUE(others.told.empty());
+}
+
+TEST_F(Heard, AnInterruptionStaysOne) {
+  Hearing fails{"ended 2 at 2"};
+  const Listeners::Maker makers[] = {maker(fails, ends_run)};
+  Listeners listeners(makers, {&others});
+  ASSERT_TRUE(listeners.started(start).ok());
+  EXPECT_EQ(listeners.finish(Error{Exit::Interrupted, "interrupted", ""}).error().exit, Exit::Interrupted);
+  EXPECT_EQ(others.told, Told{"warning: step 2: recipe.lua:7: plugin 'ears' failed in ended of ear: no ended 2 at 2"});
 }
 
 }  // namespace

@@ -193,7 +193,7 @@ Status Progress::validated(const ValidationEvent& v) {
   std::snprintf(text, sizeof text, "validation loss %.4f", v.loss);
   std::string said = text;
   for (const ReportedMetric& metric : v.reported) {
-    std::snprintf(text, sizeof text, "  %.40s %.4f", std::string(metric.name).c_str(), metric.value);
+    std::snprintf(text, sizeof text, "  %.40s %.4f", metric.name, metric.value);
     said += text;
   }
   std::printf("step %lld/%lld  %s\n", static_cast<long long>(v.step), static_cast<long long>(steps_), said.c_str());

@@ -11,6 +11,7 @@
 #include "galley/format.h"
 #include "galley/graph.h"
 #include "galley/kernel.h"
+#include "galley/observer.h"
 #include "galley/op.h"
 #include "galley/philox.h"
 #include "galley/rewrite.h"

@@ -353,15 +353,39 @@ static galley_status decide(void* instance, const galley_saved_set* set, uint32_
   return set->peak(set->context, choices, 0, &peak, error);
 }
 
+/* Listens to the run, and ends it where an event says something else than the one before. */
+static galley_status started(void* instance, const galley_started_event* event, void** listener, galley_error* error) {
+  int64_t* steps = malloc(sizeof *steps);
+  (void)instance;
+  if (!steps || !event->directory[0] || event->trainable <= 0 || event->planned_bytes <= 0)
+    return fail(error, GALLEY_FAILED, "a start of nothing");
+  *steps = event->steps_done;
+  *listener = steps;
+  return GALLEY_OK;
+}
+static galley_status stepped(void* listener, const galley_step_event* event, galley_error* error) {
+  const int applied = (event->flags & GALLEY_STEP_APPLIED) != 0;
+  if (event->step != ++*(int64_t*)listener || !(event->loss > 0) || !applied) return fail(error, GALLEY_FAILED, "a step of nothing");
+  return event->n_metrics == 0 ? GALLEY_OK : fail(error, GALLEY_FAILED, "a metric of nobody");
+}
+static galley_status ended(void* listener, const galley_ended_event* event, galley_error* error) {
+  const int right = event->how == GALLEY_ENDED_DONE && !event->error && event->steps_done == *(int64_t*)listener;
+  free(listener);
+  return right ? GALLEY_OK : fail(error, GALLEY_FAILED, "an end of nothing");
+}
+
 static const galley_rewrite rewrites = {HEAD(galley_rewrite), .model = model};
 static const galley_claim claims = {.size = TEST_SIZE_CLAIM, .revision = TEST_REVISION_CLAIM, .claim = claim};
 static const galley_update updates = {HEAD(galley_update), .stages = GALLEY_STAGE_STEP, .build = build};
 static const galley_saved saved = {HEAD(galley_saved), .decide = decide};
+static const galley_observer observes = {HEAD(galley_observer), .started = started, .step = stepped, .ended = ended,
+                                         .flags = GALLEY_OBSERVER_ENDS_RUN};
 static const void* get(void* self, const char* id) {
   (void)self;
   if (galley_same_text(id, GALLEY_REWRITE)) return &rewrites;
   if (galley_same_text(id, GALLEY_CLAIM)) return &claims;
   if (galley_same_text(id, GALLEY_UPDATE)) return &updates;
+  if (galley_same_text(id, GALLEY_OBSERVER)) return &observes;
   return galley_same_text(id, GALLEY_SAVED) ? &saved : NULL;
 }
 static const galley_strategy strategy = {HEAD(galley_strategy), .name = "versions", .create = create, .destroy = destroy, .get = get};

@@ -55,6 +55,8 @@ inline bool understood(const galley_device_options* p, int) {
   return galley_understood(p, p->flags, 0) && galley_target_understood(p->target);
 }
 inline bool understood(const galley_saved_set* p, int) { return galley_saved_set_understood(p) != 0; }
+inline bool understood(const galley_step_event* p, int) { return galley_understood(p, p->flags, GALLEY_STEP_KNOWN) != 0; }
+inline bool understood(const galley_validated_event* p, int) { return galley_understood(p, p->flags, GALLEY_VALIDATED_KNOWN) != 0; }
 inline bool understood(const galley_subject* p, int) {
   return galley_understood(p, p->tensor_flags, GALLEY_TENSOR_KNOWN) && galley_understood(p, p->op_flags, GALLEY_OP_KNOWN);
 }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "galley/cpp/listener.hpp"
 #include "galley/cpp/plugin.hpp"
 
 namespace galley::sdk {
@@ -198,11 +199,21 @@ template <class T, class = void>
 struct HoldsBudget : std::false_type {};
 template <class T>
 struct HoldsBudget<T, std::void_t<decltype(int64_t{std::declval<const T&>().budget()})>> : std::true_type {};
+template <class T, class = void>
+struct Listens : std::false_type {};
+template <class T>
+struct Listens<
+    T, std::void_t<decltype(std::unique_ptr<Listener>(std::declval<const T&>().listen(std::declval<const galley_started_event&>())))>>
+    : std::true_type {};
+template <class T, class = void>
+struct EndsRun : std::false_type {};
+template <class T>
+struct EndsRun<T, std::void_t<decltype(bool{T::ends_run})>> : std::bool_constant<T::ends_run> {};
 
 /// Whether T has a member of a name, whatever its type: found by the ambiguity with a base that has all of them. A class that is final
 /// cannot be asked.
 struct AllNames {
-  int rewrite, model, window, load, save, merge, claim, build, evaluate, decide, budget;
+  int rewrite, model, window, load, save, merge, claim, build, evaluate, decide, budget, listen;
 };
 struct Nothing {};
 template <class T>
@@ -223,6 +234,7 @@ GALLEY_SDK_MEMBER(HasBuild, build);
 GALLEY_SDK_MEMBER(HasEvaluate, evaluate);
 GALLEY_SDK_MEMBER(HasDecide, decide);
 GALLEY_SDK_MEMBER(HasBudget, budget);
+GALLEY_SDK_MEMBER(HasListen, listen);
 #undef GALLEY_SDK_MEMBER
 
 /// A method that the host would never call, because it is not const or takes something else. Constants of a class, so that tests can see
@@ -240,6 +252,7 @@ struct Misfits {
   static constexpr bool evaluate = HasEvaluate<T>::value && !(Evaluates<T>::value && UpdatesEach<T>::value);
   static constexpr bool decide = HasDecide<T>::value && !Saves<T>::value;
   static constexpr bool budget = HasBudget<T>::value && !(HoldsBudget<T>::value && Saves<T>::value);
+  static constexpr bool listen = HasListen<T>::value && !Listens<T>::value;
 };
 
 template <class T>
@@ -262,6 +275,7 @@ struct StrategyOf {
                 "Trained)`");
   static_assert(!Misfits<T>::decide, "the strategy's decide is not `void decide(const galley_saved_set&, uint32_t* choices) const`");
   static_assert(!Misfits<T>::budget, "the strategy's budget is not `int64_t budget() const` beside a `decide`");
+  static_assert(!Misfits<T>::listen, "the strategy's listen is not `std::unique_ptr<Listener> listen(const galley_started_event&) const`");
 
   static galley_status create(void*, const galley_options* options, void** instance, galley_error* error) noexcept {
     return guard(error, [&] { *instance = new T(Options(options)); });
@@ -331,6 +345,13 @@ struct StrategyOf {
   static galley_status budget(void* instance, int64_t* out, galley_error* error) noexcept {
     return guard(error, [&] { *out = self(instance).budget(); });
   }
+  static galley_status started(void* instance, const galley_started_event* event, void** listener, galley_error* error) noexcept {
+    return guard(error, [&] {
+      std::unique_ptr<Listener> made(self(instance).listen(read(event)));
+      if (!made) throw Failure(GALLEY_FAILED, "it made no listener");
+      *listener = made.release();
+    });
+  }
   static constexpr uint32_t phase() {
     if constexpr (HasPhase<T>::value) return T::phase;
     else return GALLEY_PHASE_ADD;
@@ -369,6 +390,10 @@ struct StrategyOf {
       }();
       if (galley_same_text(id, GALLEY_SAVED)) return &table;
     }
+    if constexpr (Listens<T>::value) {
+      static const galley_observer table = listener_table(started, EndsRun<T>::value ? GALLEY_OBSERVER_ENDS_RUN : 0);
+      if (galley_same_text(id, GALLEY_OBSERVER)) return &table;
+    }
     return nullptr;
   }
 };
@@ -385,6 +410,7 @@ struct StrategyOf {
 ///     void evaluate(UpdateGraph&, galley_tensor); for each parameter, with GALLEY_PURPOSE_EVAL
 ///     void build(UpdateGraph&, const UpdateCall&); for each stage and purpose, with all parameters
 ///   void decide(const galley_saved_set&, uint32_t* choices);  int64_t budget();
+///   std::unique_ptr<Listener> listen(const galley_started_event&);  static constexpr bool ends_run = true;  where its failure ends the run
 /// Exceptions become a status and a text. At namespace scope: static const bool registered = add(strategy<AdamW>("adamw"));
 template <class T>
 const galley_strategy* strategy(const char* name) {
