@@ -58,6 +58,21 @@ struct Counts {
   static constexpr bool ends_run = true;
 };
 
+struct Deaf {
+  std::unique_ptr<Listener> listen(const galley_started_event&) const { return nullptr; }
+};
+
+TEST(SdkListener, IsMade) {
+  const auto& table = *static_cast<const galley_observer*>(detail::StrategyOf<Deaf>::get(nullptr, GALLEY_OBSERVER));
+  EXPECT_EQ(table.flags, 0u);
+  const auto start = fresh<galley_started_event>();
+  galley_error error = GALLEY_ERROR_INIT;
+  Deaf deaf;
+  void* listener = nullptr;
+  EXPECT_EQ(table.started(&deaf, &start, &listener, &error), GALLEY_FAILED);
+  EXPECT_STREQ(error.text, "it made no listener");
+}
+
 TEST(SdkListener, RefusesWhatItDoesNotKnow) {
   const auto none = fresh<galley_options>();
   const Counts counts{Options(&none)};

@@ -136,6 +136,14 @@ def headers(name, of):
         check(made.bytes(file) == expected.bytes(file), f'{file} differs')
 
 
+@case
+def listens():
+    """The listener of the plugin is told: one that counts otherwise ends the run."""
+    plugins = build('listens', include.parent, change=('*steps = event->steps_done;', '*steps = event->steps_done + 1;'))
+    said = run('train', path, '--out', 'run-listens', '--plugin-path', plugins, '--device', 'versions', code=4).stderr
+    check("step 1: versions.lua:9: plugin 'versions' failed in step: a step of nothing" in said, said)
+
+
 # ---- What is refused -----------------------------------------------------------------------------------------------------------------
 
 

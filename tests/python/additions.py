@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An op, a family, a strategy and a device are each one new folder or file, and no edit: they are put into a copy of this repository, where
+"""An op, a family, a strategy, a listener and a device are each one new folder or file, and no edit: they are put into a copy of this repository, where
 git has to see nothing else; then they are built, tested and trained together."""
 import functools
 import os
@@ -152,6 +152,7 @@ ADDED = {
     'models/ops/softsign/': lambda: folder('models/ops/softsign', {'op.cpp': softsign_op, 'cpu.cpp': softsign_cpu}),
     'models/families/bigram.lua': lambda: (tree / 'models/families/bigram.lua').write_text(bigram),
     'plugins/signsgd/': lambda: shutil.copytree(source / 'sdk/templates/cpp', tree / 'plugins/signsgd'),
+    'plugins/csv/': lambda: shutil.copytree(source / 'sdk/templates/observer', tree / 'plugins/csv'),
     'models/devices/lazy/': lambda: shutil.copytree(source / 'tests/plugins/lazy-device', tree / 'models/devices/lazy'),
     'abacus': add_abacus,
 }
@@ -179,17 +180,17 @@ def built():
     seen_by_git()
     command('cmake', '--preset', 'release', '-S', tree, '-B', build, '-DGALLEY_TESTS=OFF', '-DGALLEY_CUDA=OFF')
     command('cmake', '--build', build, '--parallel', os.cpu_count(), '--target', 'families', 'plugin-models-main', 'plugin-models-cpu-v3', 'plugin-cpu', 'plugin-signsgd',
-            'plugin-lazy-device', 'plugin-abacus', 'plugin-models-abacus', CCACHE_BASEDIR=str(tree))
+            'plugin-csv', 'plugin-lazy-device', 'plugin-abacus', 'plugin-models-abacus', CCACHE_BASEDIR=str(tree))
     shutil.copy2(program, build / 'galley')
     return build / 'galley'
 
 
-def cycle(name, **entries):
-    """A recipe with the family and the strategy that were added."""
+def cycle(name, *uses, **entries):
+    """A recipe with the family and the strategy that were added, and others."""
     ids = [(7 * i + row) % 31 for row in range(4) for i in range(16)]
     save('cycle.safetensors', {'input_ids': ('I32', (4, 16), ids), 'labels': ('I32', (4, 16), ids)})
     return recipe(f'{name}.lua', 'model { family = "bigram", config = { vocab_size = 31, hidden_size = 16 } }', 'data.batch { path = "cycle.safetensors" }',
-                  use('signsgd', lr=1e-2, momentum=0.9), batch=4, length=16, steps=60, **entries)
+                  use('signsgd', lr=1e-2, momentum=0.9), *uses, batch=4, length=16, steps=60, **entries)
 
 
 def on(device, path, *flags):
@@ -231,6 +232,13 @@ def op_is_tested():
 def trains():
     steps = on_cpu().steps
     check(len(steps) == 60 and steps[0][0] > 3 and steps[-1][0] < 1, f'the loss went from {steps[0][0]} to {steps[-1][0]}')
+
+
+@case
+def listens():
+    run('train', cycle('heard', use('csv')), '--out', 'heard', executable=built())
+    losses = [float(x.split(',')[2]) for x in pathlib.Path('heard/steps.csv').read_text().splitlines() if ',loss,' in x]
+    check(losses == [loss for loss, _ in on_cpu().steps] and Run('heard').bytes() == on_cpu().bytes(), f'the listener was told the losses {losses}')
 
 
 @case
