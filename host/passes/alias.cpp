@@ -84,9 +84,6 @@ Status alias(Compilation& c) {
     }
   }
   renumber(program, canonical_numbers(outline_of(program)));
-  double flops = 0;
-  for (const Instruction& i : program.segment(SegmentKind::Micro).code) flops += i.flops;
-  program.flops_per_token = flops / static_cast<double>(program.rows * program.length);
   return ok();
 }
 

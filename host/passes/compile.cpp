@@ -130,6 +130,9 @@ Result<Program> compile(Graph& graph, Strategies strategies, Plugins& plugins, c
     log(LogLevel::Debug, line);
     if (options.watch) options.watch(pass.info, [&] { return pass.text(c); });
   }
+  double flops = 0;
+  for (const Instruction& i : c.program.segment(SegmentKind::Micro).code) flops += i.flops;
+  c.program.flops_per_token = flops / static_cast<double>(c.program.rows * c.program.length);
   return std::move(c.program);
 }
 

@@ -31,7 +31,6 @@ int64_t parameter_count(const Graph& graph, bool trainable_only) {
   return n;
 }
 
-/// What the run must know about the program beside its code.
 /// A format with its options.
 std::string format_text(const Storage& storage) {
   std::string out = storage.format;
@@ -53,6 +52,7 @@ void add_format(Program& p, const GraphTensor& t, const Homes& homes) {
   for (const TensorId component : homes.components(t.id)) at->bytes += p.tensors[static_cast<size_t>(component)].bytes;
 }
 
+/// Writes down what the run has to know about the program beside its code.
 Status describe(Compilation& c, const Homes& homes) {
   const Graph& graph = c.graph;
   Program& p = c.program;

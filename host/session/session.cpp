@@ -62,8 +62,6 @@ Result<std::unique_ptr<Source>> open_source(const Study& study, PrepareProgress 
   return open_data(study.data, study.recipe.data, study.recipe, study.program.vocabulary, windows, options);
 }
 
-namespace {}  // namespace
-
 Result<std::unique_ptr<Session>> Session::open(const Study& study, std::unique_ptr<Source> source, const SessionOptions& options) {
   TRY_STATUS(check_files(study.program, study.graph->ignored_files));
   // A device that works by itself has threads of its own; the host's are then as many as there are processors.

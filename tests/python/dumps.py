@@ -3,6 +3,7 @@
 galley_test.py, records it anew."""
 import json
 import pathlib
+import re
 import shutil
 import sys
 
@@ -52,6 +53,24 @@ def all_of_them():
 def no_such_pass():
     said = run(*words, '--dump', 'differentate', code=2).stderr
     check("did you mean 'differentiate'" in said, said)
+
+
+tour = source / 'docs' / 'tour.md'
+excerpts = [(m[1], m[2].splitlines()) for m in re.finditer(r'^```(\w[\w-]*)\n(.*?)^```$', tour.read_text(), re.M | re.S) if m[1] != 'cpp']
+
+
+@case
+def tour_is_true():
+    """The lines of docs/tour.md that are marked with a pass are lines of what the pass makes, but for what an ellipsis stands for; "plan" is the last one."""
+    check(len(excerpts) >= 12, f'{len(excerpts)} excerpts')
+    made = {}
+    for name, lines in excerpts:
+        pass_, *more = ('rewrite', '--set', 'vera=true') if name == 'vera' else (passes[-1] if name == 'plan' else name,)
+        if name not in made:
+            made[name] = run('plan', source / 'docs' / 'tour.lua', '--target', source / 'tests' / 'golden' / 'target.toml', '--dump', pass_, *more).stdout.replace(f'{source}/', '')
+        for line in lines:
+            pattern = '.*'.join(re.escape(x) for x in line.strip().split('…'))
+            check(re.search(rf'^\s*{pattern}$', made[name], re.M), f'{name}: not in the dump: {line}')
 
 
 finish()

@@ -49,6 +49,8 @@ def what_is_left_out():
     launches = {x: json.loads(run(*words, '--json', *(['--without', x] if x else [])).stdout)['launches'] for x in ('', *PASSES)}
     check(launches['']['a_step'] < launches['']['nodes'] == launches['fuse']['a_step'], f'launches: {launches}')
     check(launches['alias']['a_step'] < launches['alias']['nodes'], f'launches: {launches}')
+    work = {x: json.loads(run(*words, '--json', *(['--without', x] if x else [])).stdout)['flops_per_token'] for x in ('', *PASSES)}
+    check(work[''] > 0 and every(x == work[''] for x in work.values()), f'operations: {work}')
     check(texts[''] != texts['alias'] and texts[''] == texts['overlap'], 'alias changes nothing, or overlap something on one memory')
 
 
