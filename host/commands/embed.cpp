@@ -7,13 +7,13 @@
 #include <cstdio>
 
 #include "host/base/json.hpp"
-#include "host/base/lines.hpp"
 #include "host/base/log.hpp"
 #include "host/commands/run_commands.hpp"
-#include "host/session/folder_study.hpp"
+#include "host/tokens/lines.hpp"
 #include "host/tokens/text_codec.hpp"
 #include "host/tokens/tokenizer/unicode.hpp"
 #include "host/tools/inference/embed.hpp"
+#include "host/tools/inference/folder_study.hpp"
 
 namespace galley {
 namespace {

@@ -7,14 +7,14 @@
 #include <memory>
 
 #include "host/base/json.hpp"
-#include "host/base/lines.hpp"
 #include "host/base/log.hpp"
 #include "host/commands/run_commands.hpp"
-#include "host/session/folder_study.hpp"
 #include "host/session/scores.hpp"
+#include "host/tokens/lines.hpp"
 #include "host/tokens/spec.hpp"
 #include "host/tokens/text_codec.hpp"
 #include "host/tokens/tokenizer/unicode.hpp"
+#include "host/tools/inference/folder_study.hpp"
 #include "host/tools/inference/predict.hpp"
 
 namespace galley {

@@ -5,15 +5,15 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "host/base/lines.hpp"
 #include "host/base/log.hpp"
 #include "host/base/printable.hpp"
 #include "host/base/random.hpp"
 #include "host/commands/run_commands.hpp"
-#include "host/session/folder_study.hpp"
 #include "host/tokens/chat.hpp"
+#include "host/tokens/lines.hpp"
 #include "host/tokens/text_codec.hpp"
 #include "host/tokens/tokenizer/unicode.hpp"
+#include "host/tools/inference/folder_study.hpp"
 #include "host/tools/inference/generate.hpp"
 
 namespace galley {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "host/base/json.hpp"
-#include "host/base/lines.hpp"
 #include "host/base/log.hpp"
 #include "host/base/ordered.hpp"
+#include "host/tokens/lines.hpp"
 #include "host/tokens/tokenizer/tokenizer.hpp"
 #include "host/tokens/tokenizer/unicode.hpp"
 

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "host/base/json.hpp"
-#include "host/base/lines.hpp"
+#include "host/tokens/lines.hpp"
 
 namespace galley {
 namespace {

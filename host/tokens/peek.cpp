@@ -6,8 +6,8 @@
 #include <set>
 
 #include "host/base/json.hpp"
-#include "host/base/lines.hpp"
 #include "host/tokens/line_file.hpp"
+#include "host/tokens/lines.hpp"
 #include "host/tokens/spec.hpp"
 #include "host/tokens/tokenizer/unicode.hpp"
 

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <memory>
 
-#include "host/base/lines.hpp"
 #include "host/base/ordered.hpp"
 #include "host/tokens/line_file.hpp"
+#include "host/tokens/lines.hpp"
 #include "host/tokens/pieces.hpp"
 #include "host/tokens/spec.hpp"
 #include "host/tokens/tokenizer/unicode.hpp"

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "host/base/lines.hpp"
+#include "host/tokens/lines.hpp"
 #include "host/tokens/document_encoder.hpp"
 #include "host/tokens/tokenizer/unicode.hpp"
 

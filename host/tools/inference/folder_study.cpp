@@ -1,4 +1,4 @@
-#include "host/session/folder_study.hpp"
+#include "host/tools/inference/folder_study.hpp"
 
 #include <algorithm>
 #include <cctype>

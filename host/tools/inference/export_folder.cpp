@@ -1,4 +1,4 @@
-#include "host/session/export_folder.hpp"
+#include "host/tools/inference/export_folder.hpp"
 
 #include <vector>
 

@@ -1,4 +1,4 @@
-#include "host/base/lines.hpp"
+#include "host/tokens/lines.hpp"
 
 #include <unistd.h>
 
