@@ -71,7 +71,9 @@ struct Slice {
 };
 
 /// Returns whether tensors of this kind have numbers from the start of a run on.
-inline bool lasts(uint32_t kind) { return kind == GALLEY_KIND_PARAMETER || kind == GALLEY_KIND_STATE || kind == GALLEY_KIND_CONSTANT; }
+inline bool lasts(uint32_t kind) {
+  return kind == GALLEY_KIND_PARAMETER || kind == GALLEY_KIND_STATE || kind == GALLEY_KIND_CONSTANT || kind == GALLEY_KIND_CACHE;
+}
 
 struct GraphTensor {
   galley_tensor id = 0;
@@ -103,6 +105,8 @@ struct GraphTensor {
   bool trainable() const { return flags & GALLEY_TENSOR_TRAINABLE; }
   /// Returns whether an update may write it: it is trained, or a node of a strategy changes it.
   bool changes() const { return flags & (GALLEY_TENSOR_TRAINABLE | GALLEY_TENSOR_WRITTEN); }
+  /// Returns whether nodes of forward may write it: it outlives the micro-batch.
+  bool written_forward() const { return kind == GALLEY_KIND_CACHE || flags & GALLEY_TENSOR_WRITTEN_FORWARD; }
 };
 
 /// Evaluate computes the values that replace parameters when the model is evaluated, Load those with which parameters and states begin.
@@ -248,7 +252,7 @@ struct HeadMarks {
 struct RunOf {
   int64_t steps = 0;          ///< 0: by epochs
   int64_t micro_batches = 0;  ///< 0: not decided yet
-  bool trains = false;
+  uint32_t purpose = GALLEY_PURPOSE_EVAL;
   std::optional<TargetView> target;
 };
 

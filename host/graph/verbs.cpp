@@ -47,6 +47,8 @@ std::string initializer_problem(const Graph& graph, const GraphTensor& t) {
     const uint32_t kind = graph.has(in) ? graph.tensor(in).kind : 0;
     if (kind != GALLEY_KIND_PARAMETER && kind != GALLEY_KIND_CONSTANT && kind != GALLEY_KIND_STATE)
       return "its initializer reads what is not there when the run begins: parameters, states and constants made before it are";
+    if (t.kind == GALLEY_KIND_CONSTANT && graph.tensor(in).written_forward())
+      return "its initializer reads '" + graph.tensor(in).name + "', which forward writes: a constant is made again after updates only";
   }
   std::string wrong = inputs_problem(graph, *op, t.initial.inputs);
   if (wrong.empty()) wrong = attrs_problem(*op, t.initial.attrs.view());
@@ -58,6 +60,16 @@ galley_tensor state_of_training(const Graph& graph, const GraphTensor& t) {
   if (graph.author.section != Section::Evaluate || t.kind != GALLEY_KIND_STATE) return 0;
   const galley_tensor known = graph.find(t.name);
   return known && graph.tensor(known).kind == GALLEY_KIND_STATE && graph.tensor(known).use == graph.author.use ? known : 0;
+}
+
+/// What is wrong with a tensor that outlives the micro-batches whose forward nodes write it, or "".
+std::string written_forward_problem(const galley_tensor_desc& desc) {
+  const bool cache = desc.kind == GALLEY_KIND_CACHE;
+  if (desc.flags & GALLEY_TENSOR_WRITTEN_FORWARD && desc.kind != GALLEY_KIND_STATE) return "only a state has GALLEY_TENSOR_WRITTEN_FORWARD";
+  if (!cache && !(desc.flags & GALLEY_TENSOR_WRITTEN_FORWARD)) return "";
+  if (desc.parameter) return "what forward writes belongs to no parameter";
+  if (cache && (desc.initializer || desc.source)) return "a cache begins as zeros: it has neither an initializer nor a file";
+  return "";
 }
 
 galley_status tensor_make(galley_graph* g, const galley_tensor_desc* from, galley_tensor* out, galley_error* error) {
@@ -72,11 +84,11 @@ galley_status tensor_make(galley_graph* g, const galley_tensor_desc* from, galle
     const bool in_file = desc.kind == GALLEY_KIND_FILE;
     if (!lasts(desc.kind) && desc.kind != GALLEY_KIND_TRANSIENT && !in_file)
       return refuse(g, error,
-                    who + ": a plugin makes parameters, states, constants, transients and what lies in a file, not kind " +
+                    who + ": a plugin makes parameters, states, caches, constants, transients and what lies in a file, not kind " +
                         std::to_string(desc.kind));
     if (const bool loading = graph_of(g).author.section == Section::Load; loading ? lasts(desc.kind) : in_file)
       return refuse(g, error,
-                    who + (loading ? ": parameters, states and constants are not made while loading"
+                    who + (loading ? ": parameters, states, caches and constants are not made while loading"
                                    : ": what lies in a file is made while loading"));
     if (in_file && (!desc.source_name || !*desc.source_name || desc.initializer))
       return refuse(g, error, who + ": what lies in a file has its name there, and no initializer");
@@ -91,6 +103,7 @@ galley_status tensor_make(galley_graph* g, const galley_tensor_desc* from, galle
         return refuse(g, error, who + ": its file " + shown(desc.file) + " " + wrong);
     if (desc.file_name && !is_plain(desc.file_name))
       return refuse(g, error, who + ": its name in a file, " + shown(desc.file_name) + ", has a control character");
+    if (const std::string wrong = written_forward_problem(desc); !wrong.empty()) return refuse(g, error, who + ": " + wrong);
     if (desc.n_initializer_inputs && !desc.initializer_inputs) return refuse(g, error, who + ": inputs of an initializer are missing");
     GraphTensor t;
     t.name = desc.name;
@@ -214,8 +227,8 @@ galley_status run(galley_graph* g, galley_run_info* out, galley_error* error) {
     info.steps = graph.run.steps;
     info.micro_batches = graph.run.micro_batches;
     info.target = graph.run.target->get();
-    info.flags = graph.run.trains ? GALLEY_RUN_TRAINS : 0;
     info.model = graph.model_files.c_str();
+    info.purpose = graph.run.purpose;
     return answer(g, error, out, info);
   });
 }

@@ -221,7 +221,8 @@ class Caster {
       if (x.storage.kept_dtype) return t;  // `place` casts it for this node
       if (!wants && !x.storage.format.empty() && is_16_bit(computes)) wants = computes;
       if (!wants || wants == x.dtype) return t;
-      const bool derives = model() && x.storage.format.empty() && claimed(node).products.weights == GALLEY_WEIGHTS_DERIVED;
+      const bool derives =
+          model() && !x.written_forward() && x.storage.format.empty() && claimed(node).products.weights == GALLEY_WEIGHTS_DERIVED;
       return derives ? derived(node, t, wants) : view(t, wants);
     }
     if (!wants || wants == x.dtype) return t;

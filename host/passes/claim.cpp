@@ -8,7 +8,7 @@ namespace {
 
 void add_tensors(const Graph& graph, uint32_t kind, uint32_t subject, galley_tensor but, std::vector<Who>* subjects) {
   for (galley_tensor t = 1; t <= graph.tensor_count(); ++t)
-    if (graph.tensor(t).kind == kind && t != but) subjects->push_back({subject, t});
+    if (const GraphTensor& x = graph.tensor(t); x.kind == kind && t != but && !x.written_forward()) subjects->push_back({subject, t});
 }
 
 void add_nodes(const Graph& graph, Section section, std::vector<Who>* subjects) {

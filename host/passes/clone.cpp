@@ -12,6 +12,7 @@ Recomputer::Recomputer(const Compilation& c)
     : c_(c),
       micro_(outline_of(c.program.segment(SegmentKind::Micro))),
       producer_(c.program.tensors.size(), -1),
+      kept_(c.program.tensors.size(), false),
       temporary_(c.program.tensors.size(), false) {
   const auto transients = [&](const std::vector<Ref>& refs) {
     std::vector<TensorId> out;
@@ -24,8 +25,13 @@ Recomputer::Recomputer(const Compilation& c)
       items_.push_back({transients(item.inputs), transients(item.outputs)});
       blocks_.push_back(item.node->block);
     }
-  for (size_t i = 0; i < c.micro.forward; ++i)
-    for (const TensorId t : items_[i].outputs) producer_[static_cast<size_t>(t)] = static_cast<int32_t>(i);
+  for (size_t i = 0; i < c.micro.forward; ++i) {
+    const bool once = runs_once(c.tensors(), c.orders.forward[i]);
+    for (const TensorId t : items_[i].outputs) {
+      producer_[static_cast<size_t>(t)] = static_cast<int32_t>(i);
+      kept_[static_cast<size_t>(t)] = once;
+    }
+  }
   for (const TensorId t : micro_.touched)
     temporary_[static_cast<size_t>(t)] = c.program.tensors[static_cast<size_t>(t)].life == Life::Segment;
   for (const TensorId t : c.micro.tensors)
@@ -43,6 +49,8 @@ class Recomputer::Pass {
       x.how = choice_how(choices[i]);
       x.memory = choice_memory(choices[i]);
     }
+    for (size_t t = 0; t < state_.size(); ++t)
+      if (r.kept_[t] && !state_[t].offered) state_[t].how = GALLEY_KEEP;
     find_needed();
     out_.code.entries.reserve(2 * r.micro_.entries.size());
     out_.code.touched.reserve(2 * r.micro_.touched.size());

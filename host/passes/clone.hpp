@@ -41,6 +41,7 @@ class Recomputer {
   std::vector<Operands> items_;
   std::vector<int64_t> blocks_;    ///< the block of each item
   std::vector<int32_t> producer_;  ///< by tensor: the forward item that makes it, -1: none
+  std::vector<bool> kept_;         ///< by tensor: an item that runs once makes it, so that it is kept whatever strategies choose
   std::vector<bool> temporary_;    ///< by tensor: only one instruction or item uses it (workspace, staged copies)
   uint32_t events_ = 0;            ///< how many are in use
 };

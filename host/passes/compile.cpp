@@ -86,6 +86,20 @@ constexpr Pass passes[] = {
     // Instructions of different queues run at the same time; events are all that orders them.
 };
 
+/// What strategies know the purpose as.
+uint32_t purpose_of(Purpose purpose) {
+  switch (purpose) {
+    case Purpose::Train: return GALLEY_PURPOSE_TRAIN;
+    case Purpose::Gradients: return GALLEY_PURPOSE_GRADIENTS;
+    case Purpose::Sample: return GALLEY_PURPOSE_SAMPLE;
+    case Purpose::Embed: return GALLEY_PURPOSE_EMBED;
+    case Purpose::Predict: return GALLEY_PURPOSE_PREDICT;
+    case Purpose::Export: return GALLEY_PURPOSE_EXPORT;
+    case Purpose::Evaluate: break;
+  }
+  return GALLEY_PURPOSE_EVAL;
+}
+
 }  // namespace
 
 std::vector<PassInfo> pass_list() {
@@ -115,7 +129,7 @@ Result<Program> compile(Graph& graph, Strategies strategies, Plugins& plugins, c
   };
   graph.pack_and_unpack = [&graph, &plugins](galley_tensor of, galley_tensor value) { return pack_and_unpack(graph, plugins, of, value); };
   graph.run.steps = options.steps;
-  graph.run.trains = options.purpose == Purpose::Train;
+  graph.run.purpose = purpose_of(options.purpose);
   graph.run.target.emplace(target);
   Compilation c = {
       graph, strategies, plugins, target, options, TRY(bind_roles(plugins)), Kernels(plugins, strategies, target, options, graph.length())};

@@ -24,7 +24,9 @@ std::string problem(const Compilation& c, size_t item, uint32_t choice) {
     if (s.n_memories <= memory) return device + " has no memory class " + std::to_string(memory) + " to offload" + of + " to";
     return device + " cannot offload" + of + " to memory class '" + c.target.memories[memory].name + "', which computes";
   }
-  if (choice == GALLEY_KEEP || choice == GALLEY_RECOMPUTE || choice == GALLEY_RECOMPUTE_EACH) return "";
+  if (choice == GALLEY_KEEP) return "";
+  if (choice == GALLEY_RECOMPUTE || choice == GALLEY_RECOMPUTE_EACH)
+    return s.flags & GALLEY_SAVED_RECOMPUTABLE ? "" : of.substr(1) + " cannot be recomputed: forward has changed what it is made from";
   return "choice " + std::to_string(choice) + " for" + of + " is none of galley/saved.h";
 }
 

@@ -1,5 +1,7 @@
 #include "host/passes/items.hpp"
 
+#include <algorithm>
+
 #include "host/plugins/abi.hpp"
 #include "host/plugins/call.hpp"
 #include "host/plugins/library.hpp"
@@ -13,6 +15,14 @@ Item whole(const GraphNode& node) {
   for (const galley_tensor t : node.outputs) item.outputs.push_back({t, 0, -1});
   item.accumulate = node.accumulate;
   return item;
+}
+
+bool runs_once(const Tensors& tensors, const Item& item) {
+  return std::ranges::any_of(item.inputs, [&](const Ref& r) {
+    if (!r.tensor) return false;
+    const galley_tensor of = tensors[r.tensor].storage.numbers_of;
+    return tensors[of ? of : r.tensor].written_forward();
+  });
 }
 
 Result<galley_cost> item_cost(const Graph& graph, const Tensors& tensors, const Item& item) {

@@ -53,6 +53,9 @@ class Tensors {
 /// Returns the item that reads and writes all of a node's tensors.
 Item whole(const GraphNode& node);
 
+/// Returns whether an item reads or writes a tensor that forward changes: run again for backward, it would compute something else.
+bool runs_once(const Tensors& tensors, const Item& item);
+
 /// Returns the FLOPs and bytes of an item, by its op's rule.
 Result<galley_cost> item_cost(const Graph& graph, const Tensors& tensors, const Item& item);
 

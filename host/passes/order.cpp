@@ -82,6 +82,7 @@ class Head {
         const galley_tensor t = node.inputs[i];
         const galley_operand_rule* rule = input_rule(node.op, i);
         if (!t || !rule) continue;
+        if (updates_input(node.op, i) && graph_.tensor(t).written_forward()) chunkable_ = false;  // once a micro-batch
         const bool is_input = graph_.tensor(t).kind == GALLEY_KIND_INPUT && rows_of(t, rule) == total_;
         if (rule->role == GALLEY_ROLE_ROWS && (split_.contains(t) || is_input)) {
           split_.insert(t);
@@ -254,6 +255,7 @@ std::vector<Item> without_training(const Compilation& c, std::vector<Item> items
       keep(std::move(item));
       continue;
     }
+    if (item.outputs.empty()) continue;  // it only writes a state
     const Ref from = item.inputs[0], to = item.outputs[0];
     const uint32_t dtype = tensors[to.tensor].dtype;
     const auto cast = casts.find({{from.tensor, from.row, from.rows}, dtype});

@@ -33,6 +33,17 @@ std::function<galley_status(galley_error*)> call_of(const galley_rewrite& table,
   return {};
 }
 
+/// The row to sample from is an input that strategies see.
+Status make_position(Compilation& c) {
+  GraphTensor t;
+  t.name = "sample position";
+  t.dtype = GALLEY_I32;
+  t.shape = {1};
+  t.kind = GALLEY_KIND_INPUT;
+  c.graph.marks.position = TRY(c.graph.make(std::move(t)));
+  return ok();
+}
+
 }  // namespace
 
 Status rewrite_part(Compilation& c, RewriteOf of, Section section, const std::string& prefix) {
@@ -49,6 +60,7 @@ Status rewrite_part(Compilation& c, RewriteOf of, Section section, const std::st
 }
 
 Status rewrite(Compilation& c) {
+  if (c.options.purpose == Purpose::Sample) TRY_STATUS(make_position(c));
   c.graph.sort(Section::Forward);
   return rewrite_part(c, RewriteOf::Model, Section::Forward);
 }

@@ -32,6 +32,7 @@ Result<Roles> bind_roles(Plugins& plugins) {
                                                               {"scheduled", &roles.scheduled},
                                                               {"next_rows", &roles.next_rows},
                                                               {"step_end", &roles.step_end},
+                                                              {"put_back", &roles.put_back},
                                                               {"checksum", &roles.checksum}};
   for (const auto& [name, op] : wanted) {
     for (const galley_op* known : standard->library->ops)

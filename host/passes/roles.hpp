@@ -24,6 +24,7 @@ struct Roles {
   const galley_op* scheduled = nullptr;    ///< takes an option's value at the applied step
   const galley_op* next_rows = nullptr;    ///< moves the random numbers' row on in each micro-batch
   const galley_op* step_end = nullptr;     ///< counts applied steps
+  const galley_op* put_back = nullptr;     ///< undoes in a skipped step what forward has written into a state
   const galley_op* checksum = nullptr;     ///< makes checksums of weights, for the proof of training
 };
 

@@ -8,12 +8,6 @@ Status sample(Compilation& c) {
   Graph& graph = c.graph;
   if (!graph.marks.hidden || !graph.marks.logits) return recipe_error("this model marks no head to sample from");
   const Graph::As as(graph, {Section::Sample});
-  GraphTensor t;
-  t.name = "sample position";
-  t.dtype = GALLEY_I32;
-  t.shape = {1};
-  t.kind = GALLEY_KIND_INPUT;
-  graph.marks.position = TRY(graph.make(std::move(t)));
   std::vector<galley_tensor> row = {0};
   TRY(graph.append(c.roles.take_rows, "sample.hidden", {graph.marks.hidden, graph.marks.position}, {}, &row));
   return ok();

@@ -44,6 +44,8 @@ Result<SavedSet> find_saved(const Compilation& c) {
   std::map<galley_tensor, size_t> producers;
   std::map<galley_tensor, uint64_t> index;
   std::vector<std::optional<galley_cost>> costs(forward.size());
+  std::vector<bool> once;
+  for (const Item& item : forward) once.push_back(runs_once(tensors, item));
   for (size_t at = 0; at < forward.size(); ++at) {
     const Item& item = forward[at];
     set.blocks = std::max(set.blocks, item.node->block + 1);
@@ -68,7 +70,8 @@ Result<SavedSet> find_saved(const Compilation& c) {
         if (!between.insert(made).second) continue;
         for (const Ref& in : forward[made].inputs) {
           if (const auto saved = index.find(in.tensor); saved != index.end()) parents.insert(saved->second);
-          else if (const auto producer = producers.find(in.tensor); producer != producers.end()) open.push_back(producer->second);
+          else if (const auto producer = producers.find(in.tensor); producer != producers.end() && !once[producer->second])
+            open.push_back(producer->second);
         }
       }
       for (const size_t made : between) {
@@ -82,7 +85,8 @@ Result<SavedSet> find_saved(const Compilation& c) {
       s.offload_seconds_to = seconds.data();
       s.n_memories = static_cast<uint32_t>(seconds.size());
       const bool offloads = std::ranges::any_of(seconds, [](double to) { return to > 0; });
-      s.flags = GALLEY_SAVED_RECOMPUTABLE | (enters ? GALLEY_SAVED_BLOCK_INPUT : 0) | (offloads ? GALLEY_SAVED_OFFLOADABLE : 0);
+      s.flags =
+          (once[at] ? 0 : GALLEY_SAVED_RECOMPUTABLE) | (enters ? GALLEY_SAVED_BLOCK_INPUT : 0) | (offloads ? GALLEY_SAVED_OFFLOADABLE : 0);
       set.parents.emplace_back(parents.begin(), parents.end());
       s.parents = set.parents.back().data();
       s.n_parents = static_cast<uint32_t>(set.parents.back().size());

@@ -75,7 +75,7 @@ class Verifier {
   Status check_tensor(const GraphTensor& t) const {
     if (t.shape.size() > GALLEY_MAX_RANK) return wrong_tensor(t, "has rank " + std::to_string(t.shape.size()));
     if (!galley_dtype_bytes(t.dtype)) return wrong_tensor(t, "has the unknown dtype " + std::to_string(t.dtype));
-    if (t.kind < GALLEY_KIND_PARAMETER || t.kind > GALLEY_KIND_FILE)
+    if (t.kind < GALLEY_KIND_PARAMETER || t.kind > GALLEY_KIND_CACHE)
       return wrong_tensor(t, "is of the unknown kind " + std::to_string(t.kind));
     if (t.slice.of && (t.slice.offset < 0 || t.slice.offset + t.bytes() > graph_.tensor(t.slice.of).bytes()))
       return wrong_tensor(t, "lies beyond '" + graph_.tensor(t.slice.of).name + "', of which it is a part");
@@ -172,7 +172,8 @@ class Verifier {
     if (t.kind == GALLEY_KIND_GRADIENT && scope_of(node.section) != Scope::Micro && node.section != Section::Update)
       return wrong(node,
                    "reads '" + t.name + "', which is gone when the " + section_names[static_cast<size_t>(node.section)] + " part runs");
-    if (updates_input(node.op, i)) return check_written(node, t);
+    if (updates_input(node.op, i)) TRY_STATUS(check_written(node, t));
+    if (node.section == Section::Forward && t.flags & GALLEY_TENSOR_WRITTEN_FORWARD) forward_reads_.insert(t.id);
     return ok();
   }
 
@@ -192,7 +193,16 @@ class Verifier {
         if (node.section == Section::Update && !t.changes()) return wrong(node, "writes '" + t.name + "', which is frozen");
         [[fallthrough]];
       case GALLEY_KIND_STATE:
+        if (node.section == Section::Forward && t.flags & GALLEY_TENSOR_WRITTEN_FORWARD) return check_written_forward(node, t);
         if (node.section != Section::Update) return wrong(node, "writes '" + t.name + "' in the " + section + " part; only the update may");
+        return ok();
+      case GALLEY_KIND_CACHE:
+        if (node.section != Section::Forward)
+          return wrong(node, "writes the cache '" + t.name + "' in the " + section + " part; only forward may");
+        if (c_.backward())
+          return wrong(node, "writes the cache '" + t.name +
+                                 "' in a program with a backward part, and a run that is resumed has zeros there: " +
+                                 "a state with GALLEY_TENSOR_WRITTEN_FORWARD is saved");
         return ok();
       case GALLEY_KIND_GRADIENT:
         if (node.section != Section::Backward && node.section != Section::Update)
@@ -200,6 +210,16 @@ class Verifier {
         return ok();
       default: return ok();
     }
+  }
+
+  /// Backward and recomputation find in a state what forward has read, and only training changes it.
+  Status check_written_forward(const GraphNode& node, const GraphTensor& t) const {
+    if (!(node.op->flags & GALLEY_OP_TRAINING_ONLY))
+      return wrong(node, "writes '" + t.name + "' and its op lacks GALLEY_OP_TRAINING_ONLY, so evaluation would change the state");
+    if (forward_reads_.contains(t.id))
+      return wrong(node,
+                   "writes '" + t.name + "' after another node of forward has read or written it: backward would find other numbers there");
+    return ok();
   }
 
   Status check_output(const GraphNode& node, size_t i) {
@@ -243,7 +263,8 @@ class Verifier {
   Compilation& c_;
   const Graph& graph_;
   std::string_view pass_;
-  std::vector<galley_node> writer_;  ///< by tensor: the first node that writes it, in the order of the run
+  std::set<galley_tensor> forward_reads_;  ///< states that forward writes, of those that a node before has read
+  std::vector<galley_node> writer_;        ///< by tensor: the first node that writes it, in the order of the run
 };
 
 }  // namespace

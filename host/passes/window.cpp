@@ -5,6 +5,7 @@
 // itself if it was applied.
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "galley/rewrite.h"
 #include "host/passes/passes.hpp"
@@ -63,6 +64,38 @@ bool draws(const Graph& graph, galley_tensor random) {
   return false;
 }
 
+/// Whether a step may be skipped: nodes of the update decide on it.
+bool skips(const Graph& graph, galley_tensor apply) {
+  return std::ranges::any_of(graph.section(Section::Update), [&](galley_node n) {
+    const GraphNode& node = graph.node(n);
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      if (node.inputs[i] == apply && updates_input(node.op, i)) return true;
+    return std::ranges::find(node.outputs, apply) != node.outputs.end();
+  });
+}
+
+/// A step that is skipped leaves the states that forward writes as they were: a copy is made before the first micro-batch.
+Status keep_skipped(Compilation& c, galley_tensor apply) {
+  Graph& graph = c.graph;
+  if (!skips(graph, apply)) return ok();
+  std::set<galley_tensor> written;
+  for (const galley_node n : graph.section(Section::Forward))
+    for (size_t i = 0; i < graph.node(n).inputs.size(); ++i)
+      if (updates_input(graph.node(n).op, i) && graph.tensor(graph.node(n).inputs[i]).written_forward())
+        written.insert(graph.node(n).inputs[i]);
+  for (const galley_tensor t : written) {
+    const std::string name = graph.tensor(t).name;
+    std::vector<galley_tensor> before = {0};
+    {
+      const Graph::As as(graph, {Section::Window});
+      TRY(graph.append(c.roles.copy, "window.keep " + name, {t}, {}, &before));
+    }
+    const Graph::As as(graph, {Section::Update});
+    TRY_STATUS(append(c, c.roles.put_back, "update.keep " + name, {t, before[0], apply}, {}, {}));
+  }
+  return ok();
+}
+
 }  // namespace
 
 Status window(Compilation& c) {
@@ -104,6 +137,7 @@ Status window(Compilation& c) {
     std::rotate(forward.begin(), forward.end() - 1, forward.end());
   }
   if (!c.trains()) return ok();
+  TRY_STATUS(keep_skipped(c, scalar(GALLEY_SCALAR_APPLY)));
   const Graph::As end(graph, {Section::Update});
   for (Reported& r : graph.signals.reports) TRY_STATUS(gather(c, &r.tensor, "reported " + r.name));
   for (size_t i = 0; i < graph.signals.stops.size(); ++i)

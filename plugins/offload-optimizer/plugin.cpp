@@ -24,7 +24,7 @@ class OffloadOptimizer {
 
   void claim(const GraphReader& graph, const Claims& claims) const {
     const galley_run_info run = graph.run();
-    if (!(run.flags & GALLEY_RUN_TRAINS)) return;
+    if (run.purpose != GALLEY_PURPOSE_TRAIN) return;
     // With the first facet already, before anything is built: whether there is such a memory.
     const char* const memory = run.target->memories[other_memory(*run.target, memory_, kWhat)]->name;
     if (!claims.about(GALLEY_FACET_PLACEMENT)) return;

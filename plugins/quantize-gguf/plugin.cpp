@@ -92,7 +92,7 @@ class QuantizeGguf {
       if (at == types.end()) continue;
       if (trainable) {
         // What is only evaluated, sampled from or exported trains nothing.
-        if (!(run.flags & GALLEY_RUN_TRAINS)) parameter.weak(0);
+        if (run.purpose != GALLEY_PURPOSE_TRAIN) parameter.weak(0);
         continue;
       }
       if (parameter.trainable)

@@ -269,7 +269,7 @@ class Weights {
     for (const std::string& pattern : skip_)
       if (std::none_of(modules.begin(), modules.end(), [&](const std::string& module) { return glob_match_suffix(pattern, module); }))
         invalid("'skip': no linear layer is called '" + pattern + "'; " + nearest_names(pattern, modules));
-    out.all = !frozen && !(graph.run().flags & GALLEY_RUN_TRAINS);
+    out.all = !frozen && graph.run().purpose != GALLEY_PURPOSE_TRAIN;
     check_folder(graph, out);
     if (out.by_column.empty()) invalid("no weight is left to store in 8 bit: 'skip' names all linear layers");
     return out;

@@ -278,7 +278,7 @@ class QuantizeNf4 {
       invalid(modules.empty() ? "the model has no linear layer whose weight could be stored in 4 bit"
                               : "no weight is left to store in 4 bit: 'skip' names all linear layers");
     // What is only evaluated, sampled from or exported trains nothing: there, all are stored so.
-    out.all = !frozen && !(graph.run().flags & GALLEY_RUN_TRAINS);
+    out.all = !frozen && graph.run().purpose != GALLEY_PURPOSE_TRAIN;
     if (!frozen && !out.all)
       invalid("all linear layers are trained, and a weight in 4 bit cannot be: a step is smaller than what its codes can tell apart",
               "train an adapter beside it, use \"lora\" { rank = 16 }, or use \"freeze\" for the layers to store in 4 bit");

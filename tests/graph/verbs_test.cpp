@@ -185,7 +185,7 @@ TEST_F(Verbs, MakeATensorOnlyOfAWholeDescription) {
 }
 
 TEST_F(Verbs, DescribeTheRun) {
-  galley_run_info info = {sizeof(galley_run_info), 1, 0, 0, 0, 0, nullptr, 0, nullptr};
+  galley_run_info info = {sizeof(galley_run_info), 1, 0, 0, 0, 0, nullptr, 0, nullptr, 0, 0};
   galley_error error = GALLEY_ERROR_INIT;
   EXPECT_EQ(reader.run(graph.handle(), &info, &error), GALLEY_INVALID);
   EXPECT_STREQ(error.text, "the graph is made for no run");
@@ -193,26 +193,28 @@ TEST_F(Verbs, DescribeTheRun) {
   target.memories = {{"near"}, {"far"}};
   graph.run.target.emplace(target);
   graph.run.steps = 7;
-  graph.run.trains = true;
+  graph.run.purpose = GALLEY_PURPOSE_TRAIN;
   graph.model_files = "/models/one";
   ASSERT_EQ(reader.run(graph.handle(), &info, &error), GALLEY_OK) << error.text;
   EXPECT_EQ(info.rows, graph.rows());
   EXPECT_EQ(info.length, graph.length());
   EXPECT_EQ(info.steps, 7);
   EXPECT_EQ(info.micro_batches, 0);
-  EXPECT_EQ(info.flags, GALLEY_RUN_TRAINS);
+  EXPECT_EQ(info.flags, 0u);
+  EXPECT_EQ(info.purpose, GALLEY_PURPOSE_TRAIN);
   EXPECT_STREQ(info.model, "/models/one");
   ASSERT_EQ(info.target->n_memories, 2u);
   EXPECT_STREQ(info.target->memories[1]->name, "far");
   // A plugin that knows only the beginning of the struct gets that.
-  galley_run_info old = {GALLEY_RUN_INFO_MIN_SIZE, 1, 0, 0, 0, 0, nullptr, 99, "as before"};
+  galley_run_info old = {GALLEY_RUN_INFO_MIN_SIZE, 1, 0, 0, 0, 0, nullptr, 99, "as before", 77, 0};
   ASSERT_EQ(reader.run(graph.handle(), &old, &error), GALLEY_OK);
   EXPECT_EQ(old.rows, graph.rows());
-  EXPECT_EQ(old.flags, GALLEY_RUN_TRAINS);
+  EXPECT_EQ(old.flags, 0u);
+  EXPECT_EQ(old.purpose, 77u);  // beyond its size
   EXPECT_STREQ(old.model, "as before");
   // Of one whose size was never set, nothing is written.
   for (const uint32_t size : {0u, GALLEY_RUN_INFO_MIN_SIZE - 8, GALLEY_MAX_SIZE + 1}) {
-    galley_run_info unset = {size, 1, 0, 0, 0, 0, nullptr, 99, nullptr};
+    galley_run_info unset = {size, 1, 0, 0, 0, 0, nullptr, 99, nullptr, 0, 0};
     EXPECT_EQ(reader.run(graph.handle(), &unset, &error), GALLEY_INVALID);
     EXPECT_NE(std::string(error.text).find("the struct that is to be filled has " + std::to_string(size) + " bytes"), std::string::npos)
         << error.text;
@@ -521,7 +523,7 @@ TEST_F(Verbs, FilesAreReadWhileLoading) {
   expect_refused(std::vector<Spoiled<Desc>>{{"too early", file, "tensor 't': what lies in a file is made while loading"}});
   const Graph::As as(graph, {Section::Load, 0});
   expect_refused(std::vector<Spoiled<Desc>>{
-      {"a state", [](Desc&) {}, "tensor 't': parameters, states and constants are not made while loading"},
+      {"a state", [](Desc&) {}, "tensor 't': parameters, states, caches and constants are not made while loading"},
       {"no name", [&](Desc& d) { file(d), d.source_name = nullptr; },
        "tensor 't': what lies in a file has its name there, and no initializer"},
       {"an initializer", [&](Desc& d) { file(d), d.initializer = "join"; },

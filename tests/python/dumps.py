@@ -67,7 +67,8 @@ def tour_is_true():
     for name, lines in excerpts:
         pass_, *more = ('rewrite', '--set', 'vera=true') if name == 'vera' else (passes[-1] if name == 'plan' else name,)
         if name not in made:
-            made[name] = run('plan', source / 'docs' / 'tour.lua', '--target', source / 'tests' / 'golden' / 'target.toml', '--dump', pass_, *more).stdout.replace(f'{source}/', '')
+            said = run('plan', source / 'docs' / 'tour.lua', '--target', source / 'tests' / 'golden' / 'target.toml', '--dump', pass_, *more).stdout
+            made[name] = said.replace(f'{source}/', '')
         for line in lines:
             pattern = '.*'.join(re.escape(x) for x in line.strip().split('…'))
             check(re.search(rf'^\s*{pattern}$', made[name], re.M), f'{name}: not in the dump: {line}')

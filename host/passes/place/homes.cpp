@@ -20,6 +20,7 @@ Owner owner_of_tensor(const Graph& graph, const GraphTensor& t) {
     case GALLEY_KIND_GRADIENT: return Owner::Gradients;
     case GALLEY_KIND_INPUT:
     case GALLEY_KIND_SCALAR:
+    case GALLEY_KIND_CACHE:
     case GALLEY_KIND_CONSTANT: return Owner::Data;
     default: return Owner::Activations;
   }

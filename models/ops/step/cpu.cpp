@@ -1,5 +1,6 @@
-// Single numbers: one thread, no loop.
+// Single numbers: one thread, no loop; and a copy of what is small.
 #include <algorithm>
+#include <cstring>
 
 #include "galley/cpp/groups.hpp"
 
@@ -48,12 +49,16 @@ void next_rows(const Node& n, void*) { n.update<int64_t>(0)[2] += n.i("rows", 0)
 
 void step_end(const Node& n, void*) { *n.update<int64_t>(1) += *n.read<int32_t>(0) != 0; }
 
+void put_back(const Node& n, void*) {
+  if (!*n.read<int32_t>(2)) std::memcpy(n.update<char>(0), n.read<char>(1), static_cast<size_t>(galley_operand_bytes(&n.in(0))));
+}
+
 bool any(const Node&) { return true; }
 
 const bool added =
     add(kernel<step_begin, any>("step_begin.cpu", "step_begin")) && add(kernel<loss_begin, any>("loss_begin.cpu", "loss_begin")) &&
     add(kernel<scale_loss, any>("scale_loss.cpu", "scale_loss")) && add(kernel<loss_seed, any>("loss_seed.cpu", "loss_seed")) &&
     add(nodes_kernel<Scheduled>("scheduled.cpu", "scheduled")) && add(kernel<next_rows, any>("next_rows.cpu", "next_rows")) &&
-    add(kernel<step_end, any>("step_end.cpu", "step_end"));
+    add(kernel<step_end, any>("step_end.cpu", "step_end")) && add(kernel<put_back, any>("put_back.cpu", "put_back"));
 
 }  // namespace

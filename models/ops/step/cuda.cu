@@ -71,13 +71,23 @@ void next_rows(const Node& n, void*, galley_queue* queue) { launch(move_on, {1, 
 __global__ void count_step(const int32_t* apply, int64_t* applied) { *applied += *apply != 0; }
 void step_end(const Node& n, void*, galley_queue* queue) { launch(count_step, {1, 1}, queue, n.read<int32_t>(0), n.update<int64_t>(1)); }
 
+__global__ void put_bytes_back(char* state, const char* before, const int32_t* apply, int64_t bytes) {
+  if (*apply) return;
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < bytes) state[i] = before[i];
+}
+void put_back(const Node& n, void*, galley_queue* queue) {
+  const int64_t bytes = galley_operand_bytes(&n.in(0));
+  launch(put_bytes_back, {bytes / 256 + 1, 256}, queue, n.update<char>(0), n.read<char>(1), n.read<int32_t>(2), bytes);
+}
+
 bool any(const Node&) { return true; }
 
 const bool added =
     add(kernel<step_begin, any>("step_begin.cuda", "step_begin")) && add(kernel<loss_begin, any>("loss_begin.cuda", "loss_begin")) &&
     add(kernel<scale_loss, any>("scale_loss.cuda", "scale_loss")) && add(kernel<loss_seed, any>("loss_seed.cuda", "loss_seed")) &&
     add(nodes_kernel<Scheduled>("scheduled.cuda", "scheduled")) && add(kernel<next_rows, any>("next_rows.cuda", "next_rows")) &&
-    add(kernel<step_end, any>("step_end.cuda", "step_end"));
+    add(kernel<step_end, any>("step_end.cuda", "step_end")) && add(kernel<put_back, any>("put_back.cuda", "put_back"));
 
 }  // namespace
 }  // namespace galley::cuda::step_op

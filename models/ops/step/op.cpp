@@ -144,5 +144,27 @@ const bool end_added = add(step_end.flags(GALLEY_OP_PRIVATE)
                                .test("applied", {{GALLEY_I32, {1}, 1, 1}, {GALLEY_I64, {1}, 0, 100}})
                                .test("skipped", {{GALLEY_I32, {1}, 0, 0}, {GALLEY_I64, {1}, 0, 100}}));
 
+void back_shape(const Node& n, Shapes&) {
+  same_shape(n, 0, "state", 1, "before");
+  if (n.in(0).dtype != n.in(1).dtype) wrong(n, "state and before differ in dtype");
+  single(n, 2, "apply");
+}
+void back_reference(const Node& n) {
+  if (*n.read<int32_t>(2)) return;
+  for (int64_t i = 0; i < galley_operand_bytes(&n.in(0)); ++i) n.update<unsigned char>(0)[i] = n.read<unsigned char>(1)[i];
+}
+Op put_back("put_back", "state = before where apply is 0; both of any dtype");
+const bool back_added =
+    add(put_back.flags(GALLEY_OP_PRIVATE)
+            .input("state", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT | GALLEY_OPERAND_ANY_DTYPE)
+            .input("before", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT | GALLEY_OPERAND_ANY_DTYPE)
+            .input("apply", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+            .infer<back_shape>()
+            .reference<back_reference>()
+            .test("applied", {{GALLEY_F32, {5, 7}}, {GALLEY_F32, {5, 7}}, {GALLEY_I32, {1}, 1, 1}})
+            .test("skipped", {{GALLEY_F32, {5, 4099}}, {GALLEY_F32, {5, 4099}}, {GALLEY_I32, {1}, 0, 0}})
+            .test("skipped_i64", {{GALLEY_I64, {3}, 0, 9}, {GALLEY_I64, {3}, 10, 19}, {GALLEY_I32, {1}, 0, 0}})
+            .test("skipped_bf16", {{GALLEY_BF16, {333}}, {GALLEY_BF16, {333}}, {GALLEY_I32, {1}, 0, 0}}));
+
 }  // namespace
 }  // namespace galley::models::step_op

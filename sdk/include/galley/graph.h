@@ -17,13 +17,14 @@ typedef uint64_t galley_tensor;
 typedef uint64_t galley_node;
 
 #define GALLEY_KIND_PARAMETER 1u /* loaded or initialized once, lives for the whole run, saved with the model */
-#define GALLEY_KIND_STATE 2u     /* lives for the whole run, saved for resume; starts from its initializer */
+#define GALLEY_KIND_STATE 2u     /* lives for the whole run, saved for resume; starts from its initializer. Updates write it */
 #define GALLEY_KIND_GRADIENT 3u  /* lives from its first contribution in a window to its update */
 #define GALLEY_KIND_CONSTANT 4u  /* made by its initializer, and made again whenever what that one reads has changed; not saved */
 #define GALLEY_KIND_TRANSIENT 5u /* lives from its producer to its last reader */
 #define GALLEY_KIND_INPUT 6u     /* filled by the loader for each micro-batch */
 #define GALLEY_KIND_SCALAR 7u    /* part of the block of step scalars */
 #define GALLEY_KIND_FILE 8u      /* while loading: what a file holds; lives from its read to its last reader */
+#define GALLEY_KIND_CACHE 9u     /* lives as long as the process works with the graph, zeros at first, never saved; see "Forward" below */
 
 /* Flags of a tensor. */
 #define GALLEY_TENSOR_NO_DECAY 1ull      /* a norm's weight or a bias: not decayed by default */
@@ -36,7 +37,21 @@ typedef uint64_t galley_node;
 #define GALLEY_TENSOR_HEAD 128ull        /* the weight that makes the logits; a tied one is an EMBEDDING too */
 #define GALLEY_TENSOR_WRITTEN 256ull     /* set by the host after the claims: GALLEY_TRAINABLE_WRITTEN */
 
-#define GALLEY_TENSOR_KNOWN 511ull /* all of them */
+#define GALLEY_TENSOR_WRITTEN_FORWARD 512ull /* of a state: nodes of the model's forward graph write it; see "Forward" below */
+
+#define GALLEY_TENSOR_KNOWN 1023ull /* all of them */
+
+/* Forward. Nodes of the model's forward graph write transients, and two kinds of tensor that outlive a micro-batch:
+ *
+ *   A state with GALLEY_TENSOR_WRITTEN_FORWARD (a running statistic, the largest numbers of the last steps, counts of experts): a node
+ *   updates it in place once a micro-batch, in their order. No strategy claims anything about it, and it belongs to no parameter.
+ *     - The node's op has GALLEY_OP_TRAINING_ONLY: evaluation and sampling read the state and leave it as it is.
+ *     - One node writes it, before every other node that reads it: forward, backward and recomputation then read the same numbers. What
+ *       depends on the value before is an output of the node that writes.
+ *     - Nodes that read or write it are not computed again for backward: what they made is kept.
+ *     - A step that is skipped leaves it as it was before the step.
+ *   A cache (keys and values of earlier positions): nodes of forward update it, in their order. A graph with a backward part writes none: a
+ *   run that is resumed would compute other numbers. */
 
 /* Describes a tensor to make.
  *
@@ -146,13 +161,20 @@ typedef struct galley_node_info {
 #define GALLEY_SCALAR_RANDOM 10u   /* I64[4]: seed, window, first row of the micro-batch in the window, 0 */
 #define GALLEY_SCALAR_LOSS 11u     /* F64, sum of the window's losses, not yet divided by its tokens */
 
+/* What a graph is for. Who does not know a purpose takes it for GALLEY_PURPOSE_EVAL. */
+#define GALLEY_PURPOSE_TRAIN 1u
+#define GALLEY_PURPOSE_EVAL 2u
+#define GALLEY_PURPOSE_GRADIENTS 3u /* of one micro-batch, without an update */
+#define GALLEY_PURPOSE_SAMPLE 4u    /* the head's numbers at one position of a row, the input "sample position", I32 (1) */
+#define GALLEY_PURPOSE_EMBED 5u     /* the last hidden state */
+#define GALLEY_PURPOSE_PREDICT 6u   /* what the head makes of each row */
+#define GALLEY_PURPOSE_EXPORT 7u    /* files */
+
 /* Whose nodes node_next iterates over. */
 #define GALLEY_NODES_BUILT 0u /* of what is being built now */
 #define GALLEY_NODES_MODEL 1u /* of the model's forward graph */
 
-#define GALLEY_RUN_TRAINS 1ull /* updates are part of the program: not for sampling, evaluation, export or gradients alone */
-
-#define GALLEY_RUN_KNOWN 1ull /* all of them */
+#define GALLEY_RUN_KNOWN 0ull /* flags of galley_run_info: none yet */
 
 typedef struct galley_target galley_target; /* kernel.h */
 
@@ -165,8 +187,10 @@ typedef struct galley_run_info {
   int64_t steps;         /* 0: the recipe says epochs, and the plan does not depend on their number of steps */
   int64_t micro_batches; /* of a window, at most; 0: not decided yet, for WINDOW is the last facet that is asked about the model */
   const galley_target* target;
-  uint64_t flags;    /* GALLEY_RUN_… */
+  uint64_t flags;    /* none yet */
   const char* model; /* the file or folder that the model's weights come from; "": it begins with random numbers */
+  uint32_t purpose;  /* GALLEY_PURPOSE_…: updates are part of GALLEY_PURPOSE_TRAIN alone */
+  uint32_t reserved;
 } galley_run_info;
 #define GALLEY_RUN_INFO_MIN_SIZE 56u
 

@@ -87,10 +87,12 @@ typedef struct galley_attr_rule {
 #define GALLEY_ATTR_RULE_MIN_SIZE 40u
 
 /* Flags of an op. */
-#define GALLEY_OP_RANDOM 1ull        /* uses random numbers keyed by the node's name: its input "random" is GALLEY_SCALAR_RANDOM */
-#define GALLEY_OP_TRAINING_ONLY 2ull /* outside training, output 0 equals input 0, and the host removes the node (dropout) */
-#define GALLEY_OP_LOSS 4ull          /* adds to GALLEY_SCALAR_LOSS; differentiation starts here */
-#define GALLEY_OP_LINEAR 8ull        /* multiplies input 0 by input 1, a weight; adapters and quantizers look for this flag */
+#define GALLEY_OP_RANDOM 1ull /* uses random numbers keyed by the node's name: its input "random" is GALLEY_SCALAR_RANDOM */
+/* Outside training, output 0 equals input 0, and the host removes the node (dropout). Where it runs all the same, without
+ * GALLEY_NODE_TRAINING, it updates nothing in place. */
+#define GALLEY_OP_TRAINING_ONLY 2ull
+#define GALLEY_OP_LOSS 4ull   /* adds to GALLEY_SCALAR_LOSS; differentiation starts here */
+#define GALLEY_OP_LINEAR 8ull /* multiplies input 0 by input 1, a weight; adapters and quantizers look for this flag */
 
 #define GALLEY_OP_LOW 16ull  /* pays in 16 bit: matrix products, attention, look-ups in a table */
 #define GALLEY_OP_FULL 32ull /* computes in F32 whatever its operands are: norms, losses. With neither: it follows its inputs */

@@ -27,7 +27,7 @@ extern "C" {
 #define GALLEY_ORDER_USUAL 20u
 #define GALLEY_ORDER_LAST 30u /* reads what others of the stage have written */
 
-/* What a call is for.
+/* What a call is for, of the purposes in graph.h.
  *   TRAIN   the nodes made run in every step, after the last micro-batch.
  *   EVAL    says by `eval_as` what validation, `galley eval`, sampling and export read in the place of parameters. A program that also
  *           trains makes these calls after all calls for TRAIN, and `tensor_make` then hands out a state of a name that the strategy made
@@ -35,15 +35,12 @@ extern "C" {
  *           and each other. They run in front of whatever reads them, each time that a batch is evaluated, and only those that an
  *           `eval_as` value is made from: others are dropped, as states are that nobody reads. Gradients are 0, and `report`, `stop_if`
  *           and `end_if` do nothing. */
-#define GALLEY_PURPOSE_TRAIN 1u
-#define GALLEY_PURPOSE_EVAL 2u
-
 /* What `build` is called for. Owned by the host, valid during the call. */
 typedef struct galley_update_call {
   uint32_t size;
   uint32_t revision;
   uint32_t stage;   /* one of the strategy's: GALLEY_STAGE_… */
-  uint32_t purpose; /* GALLEY_PURPOSE_…; a plugin ignores calls for a purpose that it does not know */
+  uint32_t purpose; /* GALLEY_PURPOSE_TRAIN or GALLEY_PURPOSE_EVAL; a plugin ignores calls for another one */
   /* The parameters that the stage is about: in STEP those whose UPDATE facet this strategy won, else all that are trained. */
   const galley_tensor* parameters;
   /* Their gradients, in F32 (or in the claimed dtype), not yet multiplied by GALLEY_SCALAR_GRADIENT_FACTOR. */

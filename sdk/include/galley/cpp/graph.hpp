@@ -100,6 +100,20 @@ class Graph : public GraphReader {
     d.flags = flags;
     return make(d);
   }
+  /// Makes a state, F32, that nodes of forward write (graph.h, "Forward"), of zeros or by `initializer`, an op.
+  galley_tensor forward_state(const std::string& name, const std::vector<int64_t>& shape, const char* initializer = nullptr,
+                              const Attrs& attrs = {}) {
+    galley_tensor_desc d = described(name, GALLEY_KIND_STATE, GALLEY_F32, shape);
+    d.flags = GALLEY_TENSOR_WRITTEN_FORWARD;
+    d.initializer = initializer;
+    d.attrs = attrs.data();
+    d.n_attrs = attrs.count();
+    return make(d);
+  }
+  /// Makes a cache of zeros, which lives as long as the process works with the graph and is never saved (graph.h, "Forward").
+  galley_tensor cache(const std::string& name, uint32_t dtype, const std::vector<int64_t>& shape) {
+    return make(described(name, GALLEY_KIND_CACHE, dtype, shape));
+  }
   /// Makes a parameter, F32, that is saved in a file of its own under its name: "adapter/adapter_model.safetensors". Without an
   /// initializer, an op, it begins as zeros.
   galley_tensor parameter(const std::string& name, const std::vector<int64_t>& shape, const char* file, const char* initializer = nullptr,
