@@ -1,4 +1,4 @@
-#include "host/commands/listing.hpp"
+#include "host/tools/report/listing.hpp"
 
 #include <algorithm>
 #include <cstdio>

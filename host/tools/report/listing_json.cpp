@@ -2,8 +2,8 @@
 #include <cstdio>
 
 #include "host/base/json.hpp"
-#include "host/commands/listing.hpp"
 #include "host/plugins/attributes.hpp"
+#include "host/tools/report/listing.hpp"
 
 namespace galley {
 namespace {
