@@ -464,6 +464,14 @@ bool updates_input(const galley_op* op, size_t i) {
 
 const galley_operand_rule* output_rule(const galley_op* op, size_t i) { return i < op->n_outputs ? op->outputs[i] : nullptr; }
 
+std::vector<galley_tensor> written_by(const GraphNode& node) {
+  std::vector<galley_tensor> out = node.outputs;
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    if (updates_input(node.op, i)) out.push_back(node.inputs[i]);
+  std::erase(out, 0u);
+  return out;
+}
+
 std::string inputs_problem(const Graph& graph, const galley_op& op, const std::vector<galley_tensor>& inputs) {
   const bool variadic = op.n_inputs && op.inputs[op.n_inputs - 1]->flags & GALLEY_OPERAND_VARIADIC;
   if (inputs.size() > op.n_inputs && !variadic)

@@ -450,6 +450,8 @@ const galley_operand_rule* input_rule(const galley_op* op, size_t i);
 /// Returns whether the op updates input `i` in place.
 bool updates_input(const galley_op* op, size_t i);
 const galley_operand_rule* output_rule(const galley_op* op, size_t i);
+/// Returns the tensors that a node writes: its outputs, and the inputs that it updates in place.
+std::vector<galley_tensor> written_by(const GraphNode& node);
 
 /// Says what is wrong with a list of inputs of an op; returns "" if nothing is.
 std::string inputs_problem(const Graph& graph, const galley_op& op, const std::vector<galley_tensor>& inputs);

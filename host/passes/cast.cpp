@@ -178,10 +178,7 @@ class Caster {
       TRY_STATUS(fit(n));
       graph_.section(s).push_back(n);
       // What was cast of a tensor that it writes is not that one's numbers any more.
-      const GraphNode& node = graph_.node(n);
-      for (const galley_tensor t : node.outputs) casts_.erase(t);
-      for (size_t i = 0; i < node.inputs.size(); ++i)
-        if (updates_input(node.op, i)) casts_.erase(node.inputs[i]);
+      for (const galley_tensor t : written_by(graph_.node(n))) casts_.erase(t);
     }
     return ok();
   }

@@ -18,11 +18,12 @@ Item whole(const GraphNode& node) {
 }
 
 bool runs_once(const Tensors& tensors, const Item& item) {
-  return std::ranges::any_of(item.inputs, [&](const Ref& r) {
+  const auto changes = [&](const Ref& r) {
     if (!r.tensor) return false;
     const galley_tensor of = tensors[r.tensor].storage.numbers_of;
     return tensors[of ? of : r.tensor].written_forward();
-  });
+  };
+  return std::ranges::any_of(item.inputs, changes) || std::ranges::any_of(item.outputs, changes);
 }
 
 Result<galley_cost> item_cost(const Graph& graph, const Tensors& tensors, const Item& item) {

@@ -77,12 +77,13 @@ class Head {
     nodes.insert(nodes.end(), backward.begin(), backward.end());
     for (const galley_node n : nodes) {
       const GraphNode& node = graph_.node(n);
+      for (const galley_tensor t : written_by(node))
+        if (graph_.tensor(t).written_forward()) chunkable_ = false;  // once a micro-batch
       bool by_rows = false;
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         const galley_tensor t = node.inputs[i];
         const galley_operand_rule* rule = input_rule(node.op, i);
         if (!t || !rule) continue;
-        if (updates_input(node.op, i) && graph_.tensor(t).written_forward()) chunkable_ = false;  // once a micro-batch
         const bool is_input = graph_.tensor(t).kind == GALLEY_KIND_INPUT && rows_of(t, rule) == total_;
         if (rule->role == GALLEY_ROLE_ROWS && (split_.contains(t) || is_input)) {
           split_.insert(t);

@@ -69,9 +69,7 @@ Status check_updated(const Compilation& c) {
   std::set<std::pair<galley_tensor, int>> written;
   for (const galley_node n : graph.section(Section::Update)) {
     const GraphNode& node = graph.node(n);
-    for (size_t i = 0; i < node.inputs.size(); ++i)
-      if (updates_input(node.op, i)) written.emplace(node.inputs[i], node.use);
-    for (const galley_tensor t : node.outputs) written.emplace(t, node.use);
+    for (const galley_tensor t : written_by(node)) written.emplace(t, node.use);
   }
   for (const galley_tensor t : c.decisions.trainable) {
     const int use = graph.tensor(t).update_use;

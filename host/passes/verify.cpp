@@ -183,7 +183,7 @@ class Verifier {
   }
 
   /// Whether a node of this section may change what the tensor holds.
-  Status check_written(const GraphNode& node, const GraphTensor& t) const {
+  Status check_written(const GraphNode& node, const GraphTensor& t) {
     const std::string section = section_names[static_cast<size_t>(node.section)];
     switch (t.kind) {
       case GALLEY_KIND_CONSTANT:
@@ -213,12 +213,13 @@ class Verifier {
   }
 
   /// Backward and recomputation find in a state what forward has read, and only training changes it.
-  Status check_written_forward(const GraphNode& node, const GraphTensor& t) const {
+  Status check_written_forward(const GraphNode& node, const GraphTensor& t) {
     if (!(node.op->flags & GALLEY_OP_TRAINING_ONLY))
       return wrong(node, "writes '" + t.name + "' and its op lacks GALLEY_OP_TRAINING_ONLY, so evaluation would change the state");
     if (forward_reads_.contains(t.id))
       return wrong(node,
                    "writes '" + t.name + "' after another node of forward has read or written it: backward would find other numbers there");
+    forward_reads_.insert(t.id);
     return ok();
   }
 
@@ -249,10 +250,7 @@ class Verifier {
       for (const galley_tensor t : node.outputs)
         if (reads && t && graph_.tensor(t).kind == GALLEY_KIND_TRANSIENT) knows[t] = true;
       if (reads || !node.stage || node.stage == GALLEY_STAGE_CHECK) continue;
-      for (size_t i = 0; i < node.inputs.size() + node.outputs.size(); ++i) {
-        const bool output = i >= node.inputs.size();
-        const galley_tensor t = output ? node.outputs[i - node.inputs.size()] : node.inputs[i];
-        if (!t || !(output || updates_input(node.op, i))) continue;
+      for (const galley_tensor t : written_by(node)) {
         if (const uint32_t kind = graph_.tensor(t).kind; kind == GALLEY_KIND_PARAMETER || kind == GALLEY_KIND_STATE)
           return wrong(node, "writes '" + graph_.tensor(t).name + "' and does not read GALLEY_SCALAR_APPLY, so a skipped step changes it");
       }

@@ -67,10 +67,8 @@ bool draws(const Graph& graph, galley_tensor random) {
 /// Whether a step may be skipped: nodes of the update decide on it.
 bool skips(const Graph& graph, galley_tensor apply) {
   return std::ranges::any_of(graph.section(Section::Update), [&](galley_node n) {
-    const GraphNode& node = graph.node(n);
-    for (size_t i = 0; i < node.inputs.size(); ++i)
-      if (node.inputs[i] == apply && updates_input(node.op, i)) return true;
-    return std::ranges::find(node.outputs, apply) != node.outputs.end();
+    const std::vector<galley_tensor> written = written_by(graph.node(n));
+    return std::ranges::find(written, apply) != written.end();
   });
 }
 
@@ -80,9 +78,8 @@ Status keep_skipped(Compilation& c, galley_tensor apply) {
   if (!skips(graph, apply)) return ok();
   std::set<galley_tensor> written;
   for (const galley_node n : graph.section(Section::Forward))
-    for (size_t i = 0; i < graph.node(n).inputs.size(); ++i)
-      if (updates_input(graph.node(n).op, i) && graph.tensor(graph.node(n).inputs[i]).written_forward())
-        written.insert(graph.node(n).inputs[i]);
+    for (const galley_tensor t : written_by(graph.node(n)))
+      if (graph.tensor(t).written_forward()) written.insert(t);
   for (const galley_tensor t : written) {
     const std::string name = graph.tensor(t).name;
     std::vector<galley_tensor> before = {0};

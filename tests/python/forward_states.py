@@ -123,6 +123,22 @@ def exports():
     check(every(list(load('apart/model.safetensors')[name][2]) == states(made)[name] for name in means), 'export writes others')
 
 
+@case
+def written_as_an_output():
+    """A node that overwrites a state, instead of updating it in place, runs once as well, and a skipped step puts back what it has written."""
+    latest = use('running-mean', after='mlp.down_proj', latest=True)
+    plain = trained(written('latest', latest, use('accumulate', steps=2), steps=4), 'latest', *flags())
+    path = written('latest-again', latest, use('accumulate', steps=2), use('recompute', policy='every'), steps=4)
+    same(plain, trained(path, 'latest-again', *flags(), '--reference'), 'recomputed')
+    check(len(re.findall(r'^micro\[\d+\] running-mean\.latest', run('plan', path, *flags(), '--dump', 'clone').stdout, re.M)) == 3, 'it runs again for backward')
+    overflow = ['--plugin-path', binary / 'tests' / 'plugins' / 'overflow']
+    uses = latest, use('overflow', steps=[3]), use('amp', compute='fp16')
+    before, after = (trained(written(f'latest-{n}', *uses, steps=n), f'latest-{n}', *flags(), *overflow) for n in (2, 3))
+    check(len(states(before)) == 3 and states(before) == states(after), 'a skipped step has written the mean')
+    refused(written('latest-twice', use('running-mean', after='mlp.down_proj', latest=True, mistake='twice'), steps=2),
+            'after another node of forward has read or written it', 'running-mean', code=4, flags=flags())
+
+
 MISTAKES = {
     'always': (4, "writes 'model.layers.0.mlp.down_proj.mean' and its op lacks GALLEY_OP_TRAINING_ONLY"),
     'twice': (4, 'after another node of forward has read or written it'),

@@ -65,6 +65,35 @@ Op& subtract_op() {
       .reference<subtract<double>>()
       .test("some", {{GALLEY_F32, {3, 5, 7}}, {GALLEY_F32, {7}}});
 }
+/// The mean of the latest rows alone, which is an output.
+template <class Number>
+void latest(const Node& n) {
+  const int64_t R = rows(n.in(0)), C = columns(n.in(0));
+  const Number* x = n.read<Number>(0);
+  for (int64_t c = 0; c < C; ++c) {
+    double sum = 0;
+    for (int64_t r = 0; r < R; ++r) sum += static_cast<double>(x[r * C + c]);
+    n.write<Number>(1)[c] = static_cast<Number>(sum / static_cast<double>(R));
+  }
+  for (int64_t i = 0; i < R * C; ++i) n.write<Number>(0)[i] = x[i];
+}
+void latest_run(const Node& n, void*) { latest<float>(n); }
+void latest_shape(const Node& n, Shapes& out) {
+  const int64_t C = columns(n.in(0));
+  out.like(0, n.in(0));
+  out.set(1, GALLEY_F32, &C, 1);
+}
+Op& latest_op() {
+  static Op op("running-mean.latest", "y = x; mean: of x's rows; x (…, C), mean (C)");
+  return op.input("x", GALLEY_ROLE_WHOLE)
+      .output("y", GALLEY_ROLE_WHOLE)
+      .output("mean", GALLEY_ROLE_WHOLE)
+      .flags(GALLEY_OP_TRAINING_ONLY)
+      .infer<latest_shape>()
+      .gradient<hand_on>()
+      .reference<latest<double>>()
+      .test("some", {{GALLEY_F32, {3, 5, 7}}});
+}
 /// As observe, in evaluation too: no op that may write a state of forward.
 Op& always_op() {
   static Op op("running-mean.always", "as running-mean.observe");
@@ -80,7 +109,10 @@ Op& always_op() {
 class RunningMean {
  public:
   explicit RunningMean(const Options& options)
-      : after_(options.string("after")), mistake_(options.string("mistake")), momentum_(options.number("momentum")) {}
+      : after_(options.string("after")),
+        mistake_(options.string("mistake")),
+        momentum_(options.number("momentum")),
+        latest_(options.boolean("latest")) {}
 
   void model(ModelGraph& g) const {
     for (galley_node n = g.next_node(0, GALLEY_NODES_MODEL); n; n = g.next_node(n, GALLEY_NODES_MODEL)) {
@@ -89,13 +121,17 @@ class RunningMean {
       if (name.size() < after_.size() || name.compare(name.size() - after_.size(), after_.size(), after_) != 0) continue;
       const galley_tensor x = node.outputs[0];
       const std::vector<int64_t> width = {g.info(x).shape[g.info(x).rank - 1]};
-      const galley_tensor mean = make(g, name + ".mean", width, x);
+      const galley_tensor mean = make(g, name + ".mean", width);
       const Attrs attrs = Attrs().f("momentum", momentum_);
       galley_tensor y = x;
       if (mistake_ == "read before") y = g.node("running-mean.subtract", (name + ".early").c_str(), {y, mean})[0];
       const char* op = mistake_ == "always" ? "running-mean.always" : "running-mean.observe";
-      y = g.node(op, (name + ".observe").c_str(), {y, mean}, attrs)[0];
-      if (mistake_ == "twice") y = g.node("running-mean.observe", (name + ".again").c_str(), {y, mean}, attrs)[0];
+      const auto observed = [&](const std::string& called) {
+        return latest_ ? g.node("running-mean.latest", called.c_str(), {y}, {}, {0, mean})[0]
+                       : g.node(op, called.c_str(), {y, mean}, attrs)[0];
+      };
+      y = observed(name + ".observe");
+      if (mistake_ == "twice") y = observed(name + ".again");
       y = g.node("running-mean.subtract", (name + ".subtract").c_str(), {y, mistake_ == "constant" ? copied(g, mean, width) : mean})[0];
       g.replace(x, y);
     }
@@ -107,27 +143,17 @@ class RunningMean {
   }
 
  private:
-  galley_tensor make(ModelGraph& g, const std::string& name, const std::vector<int64_t>& shape, galley_tensor x) const {
+  galley_tensor make(ModelGraph& g, const std::string& name, const std::vector<int64_t>& shape) const {
     if (mistake_ == "cache") return g.cache(name, GALLEY_F32, shape);
-    if (mistake_ == "plain state") return g.make(Graph::described(name, GALLEY_KIND_STATE, GALLEY_F32, shape));
-    if (mistake_ == "parameter") {
-      galley_tensor_desc d = Graph::described(name, GALLEY_KIND_STATE, GALLEY_F32, shape);
-      d.flags = GALLEY_TENSOR_WRITTEN_FORWARD;
-      d.parameter = first_parameter(g);
-      return g.make(d);
-    }
-    if (mistake_ == "transient") {
-      galley_tensor_desc d = Graph::described(name, GALLEY_KIND_TRANSIENT, GALLEY_F32, shape);
-      d.flags = GALLEY_TENSOR_WRITTEN_FORWARD;
-      return g.make(d);
-    }
-    if (mistake_ == "begun cache") {
-      galley_tensor_desc d = Graph::described(name, GALLEY_KIND_CACHE, GALLEY_F32, shape);
-      d.initializer = "random_normal";
-      return g.make(d);
-    }
-    (void)x;
-    return g.forward_state(name, shape);
+    if (mistake_.empty()) return g.forward_state(name, shape);
+    const uint32_t kind = mistake_ == "transient"     ? GALLEY_KIND_TRANSIENT
+                          : mistake_ == "begun cache" ? GALLEY_KIND_CACHE
+                                                      : GALLEY_KIND_STATE;
+    galley_tensor_desc d = Graph::described(name, kind, GALLEY_F32, shape);
+    if (kind != GALLEY_KIND_CACHE && mistake_ != "plain state") d.flags = GALLEY_TENSOR_WRITTEN_FORWARD;
+    if (mistake_ == "parameter") d.parameter = first_parameter(g);
+    if (mistake_ == "begun cache") d.initializer = "random_normal";
+    return g.make(d);
   }
   static galley_tensor copied(ModelGraph& g, galley_tensor mean, const std::vector<int64_t>& shape) {
     const std::string name = "copied mean";
@@ -145,9 +171,11 @@ class RunningMean {
 
   std::string after_, mistake_;
   double momentum_;
+  bool latest_;
 };
 
-const bool registered = add(observe_op()) && add(subtract_op()) && add(always_op()) &&
+const bool registered = add(observe_op()) && add(subtract_op()) && add(always_op()) && add(latest_op()) &&
+                        add(kernel<latest_run, in_f32>("running-mean.latest.cpu", "running-mean.latest")) &&
                         add(kernel<observe_run, in_f32>("running-mean.observe.cpu", "running-mean.observe")) &&
                         add(kernel<subtract_run, in_f32>("running-mean.subtract.cpu", "running-mean.subtract")) &&
                         add(kernel<observe_run, in_f32>("running-mean.always.cpu", "running-mean.always")) &&
