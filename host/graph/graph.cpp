@@ -492,7 +492,7 @@ NodeDescription::NodeDescription(const galley_op* op, const std::string& name, c
   const auto describe = [&](const GraphTensor* g, uint32_t access) -> const galley_operand* {
     if (!g) return nullptr;
     operands_.push_back({sizeof(galley_operand), 1, g->name.c_str(), nullptr, g->shape.data(), static_cast<uint32_t>(g->shape.size()),
-                         g->dtype, access, 0, nullptr, nullptr, nullptr, 0, 0, 0});
+                         g->dtype, access, 0, nullptr, nullptr, nullptr, nullptr, 0, 0, 0});
     return &operands_.back();
   };
   for (size_t i = 0; i < inputs.size(); ++i) inputs_.push_back(describe(inputs[i], updates_input(op, i) ? GALLEY_READ_WRITE : GALLEY_READ));

@@ -41,6 +41,9 @@ class Kernels {
   /// add is not chosen for a gradient.
   Result<const KernelChoice*> choose(const Instruction& instruction, const std::vector<ProgramTensor>& tensors);
 
+  /// Returns what makes a format's numbers on the target; null: nothing.
+  const galley_codec* codec(const std::string& format) { return plugins_.codec(format, target_.device, target_.isa); }
+
   /// Returns the chains for which there are kernels, as lists of ops: longer ones first, then by name.
   const std::vector<std::vector<std::string>>& chains();
   /// Returns whether some kernel of this op or chain ("a>b") takes groups.

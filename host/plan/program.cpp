@@ -152,6 +152,7 @@ galley_operand operand_view(const Operand& operand, const char* name, void* data
     out.n_components = static_cast<uint32_t>(operand.format->count);
     out.attrs = operand.format->view.data();
     out.n_attrs = static_cast<uint32_t>(operand.format->view.size());
+    out.codec = operand.format->codec;
   }
   return out;
 }

@@ -93,6 +93,7 @@ struct OperandFormat {
   std::string name;
   AttrList attrs;                        ///< the format's options
   std::vector<const galley_attr*> view;  ///< shows them to plugins
+  const galley_codec* codec = nullptr;   ///< for the program's device; null: there is none
   size_t first = 0, count = 0;
 };
 

@@ -54,6 +54,8 @@ inline constexpr uint32_t min_struct_size<galley_kernel> = GALLEY_KERNEL_MIN_SIZ
 template <>
 inline constexpr uint32_t min_struct_size<galley_format> = GALLEY_FORMAT_MIN_SIZE;
 template <>
+inline constexpr uint32_t min_struct_size<galley_codec> = GALLEY_CODEC_MIN_SIZE;
+template <>
 inline constexpr uint32_t min_struct_size<galley_memory_class> = GALLEY_MEMORY_CLASS_MIN_SIZE;
 template <>
 inline constexpr uint32_t min_struct_size<galley_queue_info> = GALLEY_QUEUE_INFO_MIN_SIZE;

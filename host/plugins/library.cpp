@@ -67,6 +67,9 @@ const char* missing_of(const galley_kernel& k) {
 const char* missing_of(const galley_format& f) {
   return !f.name ? "name" : !f.unpack_op ? "unpack op" : !f.components ? "components" : nullptr;
 }
+const char* missing_of(const galley_codec& c) {
+  return !c.format || !c.device ? "format or device" : !c.open ? "open" : !c.decode ? "decode" : nullptr;
+}
 const char* missing_of(const galley_device& d) {
   if (!d.kind) return "kind";
   if (!d.memories || !d.n_memories || !d.n_queues) return "memory or queue";
@@ -182,6 +185,7 @@ bool is_proper(std::string_view text, bool chain = false) {
 }
 std::string misnamed(const galley_kernel& k) { return is_proper(k.name) && is_proper(k.op, true) && is_proper(k.device) ? "" : k.name; }
 std::string misnamed(const galley_device& d) { return is_proper(d.kind) ? "" : d.kind; }
+std::string misnamed(const galley_codec& c) { return is_proper(c.format) && is_proper(c.device) ? "" : c.format; }
 template <class Table>
 std::string misnamed(const Table& t) {
   return is_proper(t.name) ? "" : t.name;
@@ -192,6 +196,7 @@ std::string name_of(const galley_strategy& s) { return s.name; }
 std::string name_of(const galley_op& o) { return o.name; }
 std::string name_of(const galley_format& f) { return f.name; }
 std::string name_of(const galley_device& d) { return d.kind; }
+std::string name_of(const galley_codec& c) { return std::string(c.format) + "' for device '" + c.device; }
 std::string name_of(const galley_kernel& k) { return std::string(k.name) + "' of op '" + k.op + "' for device '" + k.device; }
 
 // "op 2 of 5 …": tables of one kind, complete.
@@ -237,6 +242,7 @@ Result<const Library*> take_contents(const std::filesystem::path& file, const st
   library.kernels = TRY(take_tables(file, plugin, "kernel", e.kernels, e.n_kernels));
   library.formats = TRY(take_tables(file, plugin, "format", e.formats, e.n_formats));
   library.devices = TRY(take_tables(file, plugin, "device", e.devices, e.n_devices));
+  library.codecs = TRY(take_tables(file, plugin, "codec", e.codecs, e.n_codecs));
   return keep(std::move(library));
 }
 

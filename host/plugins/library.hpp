@@ -28,6 +28,7 @@ struct Library {
   std::vector<const galley_kernel*> kernels;
   std::vector<const galley_format*> formats;
   std::vector<const galley_device*> devices;
+  std::vector<const galley_codec*> codecs;
 };
 
 /// Loads a library of the manifest's plugin and calls its `open`. Checks that the symbol is there, that the ABI is one that this host
@@ -39,7 +40,7 @@ Result<const Library*> open_library(const std::filesystem::path& file, const Man
 /// open and no kernel prepared.
 void close_libraries();
 
-/// The id of the plugin that registered a table (an op, a kernel, a format, a device, a strategy), for messages; "" for one that no
+/// The id of the plugin that registered a table (an op, a kernel, a format, a device, a codec, a strategy), for messages; "" for one that no
 /// library did. [thread-safe]
 const std::string& plugin_of(const void* table);
 

@@ -299,17 +299,29 @@ void Plugins::open_kernels(Plugin& plugin, const std::string& device, const std:
   }
 }
 
+std::vector<const Library*> Plugins::libraries(Plugin& plugin, std::string_view device, std::string_view isa) {
+  if (!plugin.library) return {};
+  open_kernels(plugin, std::string(device), std::string(isa));
+  const Library* const kernels = plugin.kernels[{std::string(device), std::string(isa)}].library;
+  return kernels ? std::vector{plugin.library, kernels} : std::vector{plugin.library};
+}
+
 template <class Visit>
 void Plugins::visit_kernels(std::string_view device, std::string_view isa, const Visit& visit) {
-  for (const auto& plugin : plugins_) {
-    if (!plugin->library) continue;
-    open_kernels(*plugin, std::string(device), std::string(isa));
-    for (const Library* library : {plugin->library, plugin->kernels[{std::string(device), std::string(isa)}].library}) {
-      if (!library) continue;
+  for (const auto& plugin : plugins_)
+    for (const Library* library : libraries(*plugin, device, isa))
       for (const galley_kernel* kernel : library->kernels)
         if (device == kernel->device) visit(kernel, plugin.get());
-    }
-  }
+}
+
+const galley_codec* Plugins::codec(std::string_view name, std::string_view device, std::string_view isa) {
+  const Registered<galley_format> registered = format(name);
+  for (const auto& plugin : plugins_)
+    if (plugin.get() == registered.plugin)
+      for (const Library* library : libraries(*plugin, device, isa))
+        for (const galley_codec* codec : library->codecs)
+          if (name == codec->format && device == codec->device) return codec;
+  return nullptr;
 }
 
 std::set<std::string> Plugins::chains(std::string_view device, std::string_view isa) {

@@ -88,6 +88,9 @@ class Plugins {
   /// target nor (on a CPU) this machine falls short of. The order does not say which one is best.
   std::vector<Registered<galley_kernel>> kernels(std::string_view op, std::string_view device, std::string_view isa);
 
+  /// What makes a format's numbers on a device, of the libraries whose kernels `kernels` gives; null: its plugin has none for it.
+  const galley_codec* codec(std::string_view format, std::string_view device, std::string_view isa);
+
   /// The chains ("a>b") that loaded plugins have kernels for, each once and by name.
   std::set<std::string> chains(std::string_view device, std::string_view isa);
 
@@ -113,6 +116,8 @@ class Plugins {
   void warn(const std::string& line) const;
   /// Loads plugins without strategies, and those whose list has `name`.
   void load_providers(std::vector<std::string> Manifest::*list, std::string_view name);
+  /// The plugin's libraries that may have kernels for a device.
+  std::vector<const Library*> libraries(Plugin& plugin, std::string_view device, std::string_view isa);
   /// Every kernel of a loaded plugin for a device.
   template <class Visit>
   void visit_kernels(std::string_view device, std::string_view isa, const Visit& visit);

@@ -7,6 +7,7 @@
 #include "arithmetic.hpp"
 #include "galley/cpp/groups.hpp"
 #include "galley/cpp/lane_sum.hpp"
+#include "galley/cpp/stored.hpp"
 
 namespace {
 
@@ -123,7 +124,7 @@ class ParameterMoments {
         const int64_t n = std::min(kTile, matrix_.columns - c);
         std::fill_n(few.of, n, 0.0f);
         for (int64_t r = first; r < end; ++r) {
-          const float* const g = load_stored(gradient_, r * matrix_.columns + c, n, room.of);
+          const float* const g = gradient_.load(r * matrix_.columns + c, n, room.of);
           const float factor = factor_;
           float* const to = few.of;
           rows[static_cast<size_t>(r - first)] += lane_sum(n, [=](int64_t i) {
@@ -158,7 +159,7 @@ class ParameterMoments {
           matrix_, first, end, [&](int64_t c, int64_t n) { roots.columns(c, n); },
           [&](int64_t r, int64_t c, int64_t n) {
             const int64_t at = r * matrix_.columns + c;
-            const float* const g = load_stored(gradient_, at, n, room.of);
+            const float* const g = gradient_.load(at, n, room.of);
             const float factor = factor_;
             if (!column_squares_) {
               float* const v = squares_ + at;
@@ -236,10 +237,10 @@ class ParameterApply {
             const int64_t at = r * matrix_.columns + c;
             float* const p = node_.update<float>(kParameter) + at;
             if (applies) {
-              const float* const g = load_stored(gradient_, at, n, room.of);
+              const float* const g = gradient_.load(at, n, room.of);
               roots.row(r, at, [&](auto u) { elements(apply_, scale, n, factor, g, u, p, mean_ ? mean_ + at : nullptr); });
             }
-            if (copy_.data) store_stored(p, n, copy_, at);
+            if (copy_) copy_.store(p, n, at);
           });
     });
   }

@@ -1,22 +1,14 @@
-// dynamic8_pack and dynamic8_unpack. Codes are made at .6 to 1.4 ns a number, numbers of codes at .25 ns.
-#include "galley/cpp/steps.hpp"
+// dynamic8_pack, dynamic8_unpack and the codec of dynamic8. Codes are made at .6 to 1.4 ns a number, numbers of codes at .25 ns.
+#include "codec.hpp"
+#include "galley/cpp/codec.hpp"
 
 namespace {
 
 using namespace galley::sdk;
+using galley::eight_bit::Dynamic8;
 
-Stored coded(void* codes, void* absmax, const Node& node) {
-  return {codes, absmax, node.i("signed", 1) ? kStoredDynamic8 : kStoredDynamic8Unsigned};
-}
-void pack(const Node& node, void*) {
-  convert_stored(Stored(node.in(0)), coded(node.out(0).data, node.out(1).data, node), count(node.in(0)));
-}
-void unpack(const Node& node, void*) {
-  convert_stored(coded(node.in(0).data, node.in(1).data, node), Stored(node.out(0)), count(node.in(0)));
-}
-
-const bool registered =
-    add(kernel<pack>("dynamic8_pack.cpu", "dynamic8_pack")) && add(kernel<unpack>("dynamic8_unpack.cpu", "dynamic8_unpack"));
+const bool registered = add_codec<Dynamic8>(dynamic8::kName) && add(pack_kernel<Dynamic8>("dynamic8_pack.cpu", "dynamic8_pack")) &&
+                        add(unpack_kernel<Dynamic8>("dynamic8_unpack.cpu", "dynamic8_unpack"));
 
 }  // namespace
 

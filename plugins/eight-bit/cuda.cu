@@ -4,10 +4,9 @@
 namespace {
 
 using namespace galley::cuda;
-using galley::sdk::Stored;
 
 Stored coded(void* codes, void* absmax, const Node& node) {
-  return {codes, absmax, node.i("signed", 1) ? galley::sdk::kStoredDynamic8 : galley::sdk::kStoredDynamic8Unsigned};
+  return {codes, absmax, node.i("signed", 1) ? kStoredDynamic8 : kStoredDynamic8Unsigned};
 }
 void pack(const Node& node, void*, galley_queue* queue) {
   convert_stored(Stored(node.in(0)), coded(node.out(0).data, node.out(1).data, node), count(node.in(0)), queue);

@@ -2,7 +2,7 @@
 // arXiv:2110.02861). The optimizers are those of `adamw` and `lion`: the same ops, whose kernels read and write the format "dynamic8". What
 // is claimed here is that their states are stored so, but for those of embeddings, of norms and biases, and of small tensors. The format
 // (galley/cpp/dynamic8.hpp) has ops of its own, which make numbers of codes where somebody else reads them.
-#include "galley/cpp/dynamic8.hpp"
+#include "codec.hpp"
 
 #include <algorithm>
 
@@ -34,7 +34,7 @@ void unpack_shape(const Node& node, Shapes& out) {
 void pack_reference(const Node& node) {
   const int64_t n = count(node.in(0));
   std::vector<float> numbers(node.read<double>(0), node.read<double>(0) + n), absmax(static_cast<size_t>(dynamic8::blocks(n)));
-  dynamic8::encode(numbers.data(), n, signed_of(node), node.write<uint8_t>(0), absmax.data());
+  encode(galley::eight_bit::Dynamic8(node.write<uint8_t>(0), absmax.data(), signed_of(node)), 0, n, numbers.data());
   std::copy(absmax.begin(), absmax.end(), node.write<double>(1));
 }
 void unpack_reference(const Node& node) {

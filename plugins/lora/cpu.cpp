@@ -18,8 +18,8 @@ constexpr int64_t kTile = 512, kColumns = 256, kRows = 4, kPiece = 256;
 int64_t divide_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
 bool numbers(const Node& node) {
   for (uint32_t i = 0; i < node.view()->n_inputs; ++i)
-    if (node.has(i) && Stored(node.in(i)).as > kStoredF16) return false;
-  return Stored(node.out(0)).as <= kStoredF16;
+    if (node.has(i) && !Stored::takes(node.in(i))) return false;
+  return Stored::takes(node.out(0));
 }
 
 // ---- dora_norm ---------------------------------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ class Norm {
     alignas(64) float room[kTile], sum[kRows][kTile];
     for (int64_t k = 0; k < k_; k += kTile) {
       const int64_t size = std::min(kTile, k_ - k);
-      for (int64_t i = 0; i < rows; ++i) std::copy_n(load_stored(w_, (first + i) * k_ + k, size, room), size, sum[i]);
+      for (int64_t i = 0; i < rows; ++i) std::copy_n(w_.load((first + i) * k_ + k, size, room), size, sum[i]);
       for (int64_t r = 0; r < rank_; ++r) {
         const float* __restrict a = a_ + r * k_ + k;
         for (int64_t i = 0; i < rows; ++i) {
@@ -80,7 +80,7 @@ class Norm {
     for (int64_t k = 0; k < k_; k += kTile) {
       alignas(64) float squares[kColumns] = {}, room[kColumns], sum[kColumns];
       for (int64_t i = k; i < std::min(k_, k + kTile); ++i) {
-        std::copy_n(load_stored(w_, i * n_ + first, size, room), size, sum);
+        std::copy_n(w_.load(i * n_ + first, size, room), size, sum);
         for (int64_t r = 0; r < rank_; ++r) {
           const float a = a_[r * k_ + i];
           const float* __restrict of = b + r * size;
@@ -116,7 +116,7 @@ void run_scale(const Node& node, void* workspace) {
   float* const bias = node.has(3) ? factor + N : nullptr;
   if (bias) {
     const Stored stored(node.in(3));
-    std::copy_n(load_stored(stored, 0, N, bias), N, bias);
+    std::copy_n(stored.load(0, N, bias), N, bias);
   }
   const Stored x(node.in(0)), y(node.out(0));
   const bool adds = node.accumulates(0);
@@ -126,16 +126,16 @@ void run_scale(const Node& node, void* workspace) {
     for (int64_t r = block * rows_of_block; r < std::min(R, (block + 1) * rows_of_block); ++r)
       for (int64_t c = 0; c < N; c += kTile) {
         const int64_t size = std::min(kTile, N - c), at = r * N + c;
-        const float *numbers = load_stored(x, at, size, of_x), *f = factor + c;
+        const float *numbers = x.load(at, size, of_x), *f = factor + c;
         for (int64_t i = 0; i < size; ++i) out[i] = f[i] * numbers[i];
         if (bias)
           for (int64_t i = 0; i < size; ++i) out[i] += bias[c + i];
         if (adds) {
-          const float* const before = load_stored(y, at, size, of_y);
+          const float* const before = y.load(at, size, of_y);
           for (int64_t i = 0; i < size; ++i) out[i] += before[i];
         }
-        if (y.as == kStoredF32) std::copy_n(out, size, static_cast<float*>(y.data) + at);
-        else store_stored(out, size, y, at);
+        if (y.in_place()) std::copy_n(out, size, y.load(at, size, nullptr));
+        else y.store(out, size, at);
       }
   });
 }
@@ -154,7 +154,7 @@ void run_dw(const Node& node, void* workspace) {
     std::fill_n(to, size, 0.0f);
     alignas(64) float of_dy[kTile], of_u[kTile];
     for (int64_t r = piece * kPiece; r < std::min(R, (piece + 1) * kPiece); ++r) {
-      const float *x = load_stored(dy, r * N + c, size, of_dy), *z = load_stored(u, r * N + c, size, of_u);
+      const float *x = dy.load(r * N + c, size, of_dy), *z = u.load(r * N + c, size, of_u);
       for (int64_t i = 0; i < size; ++i) to[i] += x[i] * z[i];
     }
   });

@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "adapter.hpp"
-#include "galley/cpp/four_bit.hpp"
 #include "galley/cpp/strategy.hpp"
 #include "peft/parts.hpp"
 
@@ -131,7 +130,7 @@ class Lora {
     if (lost) invalid("init = \"loftq\": the model's weights are quantized already", "take its folder from before, or leave 'init' out");
     const int64_t iterations = adapter_.init().iterations;
     for (const auto& [m, name] : adapted(graph)) {
-      if (!galley_same_text(graph.info(m.weight).format, galley::sdk::four_bit::kName))
+      if (!galley_same_text(graph.info(m.weight).format, "four-bit"))
         invalid("init = \"loftq\": the weight of " + m.name + " is not stored in 4 bit, so nothing of it is lost",
                 "add use \"quantize-nf4\", or leave that layer out of 'targets'");
       Attrs attrs = layout(m);

@@ -16,7 +16,7 @@ constexpr int64_t kBlock = 16384, kTile = 1024;
 bool is_number(const galley_operand& operand) { return operand.dtype == GALLEY_F32 || galley::sdk::detail::is_16_bit(operand.dtype); }
 
 /// n numbers of an output that are made where they lie, or, in 16 bit, in `room`.
-float* open(const Stored& out, int64_t at, float* room) { return out.as == kStoredF32 ? static_cast<float*>(out.data) + at : room; }
+float* open(const Stored& out, int64_t at, float* room) { return out.in_place() ? out.load(at, 0, room) : room; }
 
 class Momenta {
  public:
@@ -64,7 +64,7 @@ class Momenta {
     double sum = 0;
     for (int64_t at = begin; at < begin + count; at += kTile) {
       const int64_t n = std::min(kTile, begin + count - at);
-      const float* const gradient = load_stored(m.gradient, at, n, room);
+      const float* const gradient = m.gradient.load(at, n, room);
       float* const momentum = m.momentum + at;
       sum += lane_sum(n, [=, factor = m.factor, constants = m.constants](int64_t i) {
         const float g = factor * gradient[i];
@@ -80,9 +80,9 @@ class Momenta {
     for (int64_t at = begin; at < begin + count; at += kTile) {
       const int64_t n = std::min(kTile, begin + count - at);
       float* const to = open(m.direction, at, of_direction);
-      if (m.applies) scale_tile(m.constants, m.factor, m.inverse, load_stored(m.gradient, at, n, of_gradient), m.momentum + at, n, to);
+      if (m.applies) scale_tile(m.constants, m.factor, m.inverse, m.gradient.load(at, n, of_gradient), m.momentum + at, n, to);
       else std::fill_n(to, n, 0.0f);
-      store_stored(to, n, m.direction, at);
+      m.direction.store(to, n, at);
     }
   }
   static void scale_tile(const Momentum constants, float factor, float inverse, const float* __restrict gradient,
@@ -121,12 +121,12 @@ class Polynomials {
     alignas(64) float of_gram[kTile], of_square[kTile], of_out[kTile];
     for (int64_t at = begin; at < begin + count; at += kTile) {
       const int64_t n = std::min(kTile, begin + count - at), stride = m.size + 1;
-      const float *const gram = load_stored(m.gram, at, n, of_gram), *const square = load_stored(m.square, at, n, of_square);
+      const float *const gram = m.gram.load(at, n, of_gram), *const square = m.square.load(at, n, of_square);
       float* const to = open(m.out, at, of_out);
       const Polynomial constants = m.constants;
       for (int64_t i = 0; i < n; ++i) to[i] = constants.element(gram[i], square[i], false);
       for (int64_t i = (at + stride - 1) / stride * stride - at; i < n; i += stride) to[i] = constants.element(gram[i], square[i], true);
-      store_stored(to, n, m.out, at);
+      m.out.store(to, n, at);
     }
   }
 

@@ -5,13 +5,14 @@
 #include <map>
 
 #include "galley/cpp/files.hpp"
-#include "galley/cpp/gguf_blocks.hpp"
 #include "galley/cpp/patterns.hpp"
 #include "galley/cpp/strategy.hpp"
+#include "gguf_blocks.hpp"
 
 namespace {
 
 using namespace galley::sdk;
+namespace gguf_blocks = galley::gguf_blocks;
 
 // ---- The format ---------------------------------------------------------------------------------------------------------------------
 

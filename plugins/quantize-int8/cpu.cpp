@@ -1,9 +1,8 @@
-// Packing and unpacking of "int8-rows" on the compute threads: whole rows at a time, or strips of columns where these have the scales.
+// Packing of "int8-rows" on the compute threads, unpacking, and its codec. Packing takes whole rows at a time, or strips of columns where these have the scales.
 #include <algorithm>
 
-#include "galley/cpp/half.hpp"
+#include "galley/cpp/codec.hpp"
 #include "galley/cpp/int8_rows.hpp"
-#include "galley/cpp/plugin.hpp"
 
 namespace {
 
@@ -21,8 +20,6 @@ void by_rows(int64_t rows, int64_t columns, const Body& body) {
   const int64_t at_once = std::max<int64_t>(1, kTask / std::max<int64_t>(columns, 1));
   parallel((rows + at_once - 1) / at_once, [&](int64_t task) { body(task * at_once, std::min(rows, (task + 1) * at_once)); });
 }
-
-// ---- Packing ------------------------------------------------------------------------------------------------------------------------
 
 void pack_rows(const float* x, int64_t R, int64_t C, int8_t* codes, float* scales) {
   by_rows(R, C, [=](int64_t first, int64_t last) {
@@ -70,32 +67,8 @@ void pack(const Node& node, void*) {
   make(node.read<float>(0), rows(x), columns(x), node.write<int8_t>(0), node.write<float>(1));
 }
 
-// ---- Unpacking ----------------------------------------------------------------------------------------------------------------------
-
-template <class T>
-void unpack_to(const Node& node, T* x) {
-  int8_rows::Coded from;
-  from.codes = node.read<int8_t>(0);
-  from.scales = node.read<float>(1);
-  from.row = columns(node.in(0));
-  from.columns = node.i("columns", 0) != 0;
-  const int64_t n = count(node.in(0));
-  parallel((n + kTask - 1) / kTask, [=](int64_t task) {
-    const int64_t at = task * kTask;
-    int8_rows::decode(from, at, std::min(kTask, n - at), x + at);
-  });
-}
-
-void unpack(const Node& node, void*) {
-  switch (node.out(0).dtype) {
-    case GALLEY_BF16: return unpack_to(node, node.write<Bf16>(0));
-    case GALLEY_F16: return unpack_to(node, node.write<F16>(0));
-    default: return unpack_to(node, node.write<float>(0));
-  }
-}
-
-const bool registered =
-    add(kernel<pack>("int8_rows_pack.cpu", "int8_rows_pack")) && add(kernel<unpack>("int8_rows_unpack.cpu", "int8_rows_unpack"));
+const bool registered = add_codec<int8_rows::Coded>(int8_rows::kName) && add(kernel<pack>("int8_rows_pack.cpu", "int8_rows_pack")) &&
+                        add(unpack_kernel<int8_rows::Coded>("int8_rows_unpack.cpu", "int8_rows_unpack"));
 
 }  // namespace
 

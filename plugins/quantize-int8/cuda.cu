@@ -1,5 +1,6 @@
-// Packing and unpacking of "int8-rows". Packing: a block takes a row, or 32 columns where these have the scales, and reads it twice.
-#include "galley/cuda/int8_rows.hpp"
+// Packing and unpacking of "int8-rows", and its codec. Packing: a block takes a row, or 32 columns where these have the scales, and reads it twice.
+#include "galley/cpp/int8_rows.hpp"
+#include "galley/cuda/codec.hpp"
 #include "galley/cuda/reduce.hpp"
 
 namespace {
@@ -47,18 +48,41 @@ void pack(const Node& node, void*, galley_queue* queue) {
   else launch(pack_rows, {R, kThreads}, queue, x, C, codes, scales);
 }
 
-void unpack(const Node& node, void*, galley_queue* queue) {
-  int8_rows::Coded from;
-  from.codes = node.read<int8_t>(0);
-  from.scales = node.read<float>(1);
-  from.row = columns(node.in(0));
-  from.columns = node.i("columns", 0) != 0;
-  galley::cuda::unpack(from, node.write<char>(0), node.out(0).dtype, count(node.out(0)), queue);
+/// A thread makes eight numbers of a row.
+__global__ void __launch_bounds__(kThreads) make_numbers(int8_rows::Coded from, void* to, uint32_t dtype, int64_t rows, int64_t packs) {
+  const int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x, r = at / packs, c = at % packs * kPack;
+  if (r >= rows) return;
+  const int n = pack_at(c, from.row);
+  const int8_t* const codes = from.codes + r * from.row + c;
+  float x[kPack], scales[kPack];
+  if (from.columns) {
+    load_numbers(from.scales + c, n, scales);
+  } else {
+    const float scale = from.scales[r];
+#pragma unroll
+    for (int i = 0; i < kPack; ++i) scales[i] = scale;
+  }
+  Vector<int8_t, kPack> eight = {};
+  if (n == kPack && reinterpret_cast<uintptr_t>(codes) % kPack == 0) {
+    eight = load_vector<int8_t, kPack>(codes);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kPack; ++i)
+      if (i < n) eight.at[i] = codes[i];
+  }
+#pragma unroll
+  for (int i = 0; i < kPack; ++i) x[i] = int8_rows::value(eight.at[i], int8_rows::unit(scales[i]));
+  store_numbers(to, dtype, r * from.row + c, n, x);
+}
+void unpack(const int8_rows::Coded& from, int64_t n, uint32_t dtype, void* to, galley_queue* queue) {
+  const int64_t rows = n / from.row, packs = blocks_of(from.row, kPack);
+  launch(make_numbers, {blocks_of(rows * packs, kThreads), kThreads}, queue, from, to, dtype, rows, packs);
 }
 bool any(const Node&) { return true; }
 
 const bool registered = add(kernel<pack, any>("int8_rows_pack.cuda", "int8_rows_pack")) &&
-                        add(kernel<unpack, any>("int8_rows_unpack.cuda", "int8_rows_unpack"));
+                        add_codec<int8_rows::Coded, unpack>(int8_rows::kName) &&
+                        add(unpack_kernel<int8_rows::Coded, unpack>("int8_rows_unpack.cuda", "int8_rows_unpack"));
 
 }  // namespace
 

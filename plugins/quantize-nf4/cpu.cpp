@@ -1,16 +1,17 @@
-// four_bit_pack and four_bit_unpack. Tasks are blocks of 16,384 numbers, which begin where blocks of any size and nested ones of 64 do.
+// four_bit_pack, four_bit_unpack and the codec of four-bit. Tasks are blocks of 16,384 numbers, which begin where blocks of any size and nested ones of 64 do.
 // Measured on one thread of an AMD core with 512-bit vectors, beside other programs, in ns a number with 512-bit | 256-bit vectors:
 // unpacked to F32 .08 | .11, to BF16 .08 | .12, to F16 .11 | .19; packed .8 | 2.7, which is the comparisons with 15 bounds. The mean of
 // absmax takes 12 ns for each of them, .2 a number: its chains are as PyTorch's.
 #include <algorithm>
 
-#include "galley/cpp/four_bit_codes.hpp"
-#include "galley/cpp/plugin.hpp"
+#include "four_bit_codes.hpp"
+#include "galley/cpp/codec.hpp"
 #include "state_number.hpp"
 
 namespace {
 
 using namespace galley::sdk;
+namespace four_bit = galley::four_bit;
 
 constexpr int64_t kTask = 16384;  // numbers
 
@@ -42,24 +43,6 @@ void pack(const Node& node, void* workspace) {
   });
 }
 
-template <class To>
-void unpack_as(const Node& node) {
-  const galley_node_view& view = *node.view();
-  const four_bit::Coded from(view.inputs, options_of(node));
-  const int64_t n = count(node.out(0));
-  parallel(four_bit::divided(n, kTask), [&](int64_t task) {
-    const int64_t at = task * kTask;
-    four_bit::decode(from, at, std::min(kTask, n - at), node.write<To>(0) + at);
-  });
-}
-void unpack(const Node& node, void*) {
-  switch (node.out(0).dtype) {
-    case GALLEY_BF16: return unpack_as<Bf16>(node);
-    case GALLEY_F16: return unpack_as<F16>(node);
-    default: return unpack_as<float>(node);
-  }
-}
-
 // What is saved beside codes, for others to read.
 void table(const Node& node, void*) {
   const galley_attr* values = galley_attr_find(node.view(), "values");
@@ -74,10 +57,10 @@ void state(const Node& node, void*) {
 }
 bool any(const Node&) { return true; }
 
-const bool registered = add(kernel<table, any>("four_bit_table.cpu", "four_bit_table")) &&
-                        add(kernel<state, any>("four_bit_state.cpu", "four_bit_state")) &&
-                        add(kernel<pack, in_f32, pack_workspace>("four_bit_pack.cpu", "four_bit_pack")) &&
-                        add(kernel<unpack>("four_bit_unpack.cpu", "four_bit_unpack"));
+const bool registered =
+    add(kernel<table, any>("four_bit_table.cpu", "four_bit_table")) && add(kernel<state, any>("four_bit_state.cpu", "four_bit_state")) &&
+    add(kernel<pack, in_f32, pack_workspace>("four_bit_pack.cpu", "four_bit_pack")) && add_codec<four_bit::Coded>(four_bit::kName) &&
+    add(unpack_kernel<four_bit::Coded>("four_bit_unpack.cpu", "four_bit_unpack"));
 
 }  // namespace
 

@@ -1,18 +1,21 @@
-// four_bit_pack and four_bit_unpack on CUDA, with the bytes of the CPU.
+// four_bit_pack, four_bit_unpack and the codec of four-bit on CUDA, with the bytes of the CPU.
 //
 //   codes           a warp takes a block of numbers: it reads them for absmax, and again, from the cache, for the codes
 //   offset          one warp, whose lanes are the chains of the sum
 //   nested absmax   a block of threads takes 256 absmax
+//   numbers         in one pass, at the bandwidth of what is written
 #include <algorithm>
 
-#include "galley/cuda/four_bit.hpp"
+#include "four_bit.hpp"
+#include "galley/cuda/codec.hpp"
 #include "galley/cuda/reduce.hpp"
 #include "state_number.hpp"
 
 namespace {
 
 using namespace galley::cuda;
-namespace four_bit = galley::sdk::four_bit;
+namespace dynamic8 = galley::sdk::dynamic8;
+namespace four_bit = galley::four_bit;
 
 constexpr int kThreads = 256, kWarps = kThreads / kWarpSize;
 
@@ -31,7 +34,7 @@ __global__ void __launch_bounds__(kThreads) make_codes(Packing p) {
   const int64_t begin = of * p.block, end = begin + p.block < p.n ? begin + p.block : p.n;
   const bool whole = end - begin == p.block;
   unsigned magnitude = 0;
-  for (int64_t i = begin + lane; i < end; i += kWarpSize) magnitude = Max()(magnitude, galley::sdk::dynamic8::magnitude_bits(p.x[i]));
+  for (int64_t i = begin + lane; i < end; i += kWarpSize) magnitude = Max()(magnitude, dynamic8::magnitude_bits(p.x[i]));
   const float most = __uint_as_float(warp_max(magnitude));
   if (lane == 0) p.absmax[of] = four_bit::kept_absmax(most, whole);
   for (int64_t i = begin + 2 * lane; i < end; i += 2 * kWarpSize) {
@@ -61,7 +64,6 @@ __global__ void __launch_bounds__(kThreads)
 
 four_bit::Options options_of(const Node& node) { return {node.view()->attrs, node.view()->n_attrs}; }
 bool in_f32(const Node& node) { return node.in(0).dtype == GALLEY_F32; }
-bool any(const Node&) { return true; }
 
 /// With double quantization: room for absmax before it is coded.
 int64_t pack_workspace(const Node& node, const galley_target&) {
@@ -80,9 +82,43 @@ void pack(const Node& node, void* workspace, galley_queue* queue) {
   launch(make_offset, {1, kWarpSize}, queue, absmax, blocks, offset);
   launch(make_nested, {options.nested(n), kThreads}, queue, absmax, blocks, offset, node.write<uint8_t>(1), nested);
 }
-void unpack(const Node& node, void*, galley_queue* queue) {
-  galley::cuda::unpack(four_bit::Coded(node.view()->inputs, options_of(node)), node.out(0).data, node.out(0).dtype, count(node.out(0)),
-                       queue);
+constexpr int kPacks = 4;
+
+/// Makes n numbers of `dtype`, a thread `packs` times eight of them. The code book of four bits lies in shared memory, where lanes that
+/// look up other entries meet in no bank.
+template <int packs>
+__global__ void __launch_bounds__(kThreads) make_numbers(four_bit::Coded from, int block_bits, void* to, uint32_t dtype, int64_t n) {
+  GALLEY_SHARED(float, entries, 16);
+  GALLEY_SHARED(float, book, 256);
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread < 16) entries[thread] = four_bit::value(thread, from.type);
+  if (from.doubled) book[thread] = dynamic8::value(thread, true);
+  __syncthreads();
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * (kThreads * packs) + thread;
+#pragma unroll
+  for (int k = 0; k < packs; ++k) {
+    const int64_t at = (first + k * kThreads) * kPack;
+    if (at >= n) return;
+    const int count = pack_at(at, n);
+    const float absmax = from.absmax_of(at >> block_bits, book);
+    const uint8_t* const codes = from.codes + at / 2;
+    Vector<uint8_t, 4> bytes = {};
+    if (count == kPack && reinterpret_cast<uintptr_t>(codes) % 4 == 0) {
+      bytes = load_vector<uint8_t, 4>(codes);
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) bytes.at[i] = 2 * i < count ? codes[i] : uint8_t{0};
+    }
+    float x[kPack];
+#pragma unroll
+    for (int i = 0; i < kPack; ++i) x[i] = entries[i % 2 ? bytes.at[i / 2] & 15 : bytes.at[i / 2] >> 4] * absmax;
+    store_numbers(to, dtype, at, count, x);
+  }
+}
+void unpack(const four_bit::Coded& from, int64_t n, uint32_t dtype, void* to, galley_queue* queue) {
+  int bits = 0;
+  while ((int64_t{1} << bits) < from.block) ++bits;
+  launch(make_numbers<kPacks>, {blocks_of(n, kThreads * kPacks * kPack), kThreads}, queue, from, bits, to, dtype, n);
 }
 
 // What is saved beside codes, for others to read: constants come with the launch.
@@ -124,7 +160,8 @@ void state(const Node& node, void*, galley_queue* queue) {
 const bool registered = add(kernel<table, few_values>("four_bit_table.cuda", "four_bit_table")) &&
                         add(kernel<state, short_text>("four_bit_state.cuda", "four_bit_state")) &&
                         add(kernel<pack, in_f32, pack_workspace>("four_bit_pack.cuda", "four_bit_pack")) &&
-                        add(kernel<unpack, any>("four_bit_unpack.cuda", "four_bit_unpack"));
+                        add_codec<four_bit::Coded, unpack>(four_bit::kName) &&
+                        add(unpack_kernel<four_bit::Coded, unpack>("four_bit_unpack.cuda", "four_bit_unpack"));
 
 }  // namespace
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "bitsandbytes/config.hpp"
-#include "galley/cpp/four_bit.hpp"
+#include "four_bit.hpp"
 #include "galley/cpp/graph.hpp"
 
 namespace galley::four_bit_folder {
@@ -36,7 +36,7 @@ class Folder {
   bool has_weights() const { return has_weights_; }
   /// Throws for what lies in 4 bit and is none of these weights.
   void check_known(const std::set<std::string>& weights) const;
-  sdk::four_bit::Type type() const { return type_; }
+  four_bit::Type type() const { return type_; }
   int64_t block() const { return block_; }
   bool doubled() const { return doubled_; }
 
@@ -46,7 +46,7 @@ class Folder {
   void check_book(const char* pattern, const std::vector<float>& book) const;
 
   std::string path_;
-  sdk::four_bit::Type type_ = sdk::four_bit::kNf4;
+  four_bit::Type type_ = four_bit::kNf4;
   int64_t block_ = 0;
   bool doubled_ = false;
   std::map<std::string, QuantState> states_;
@@ -56,13 +56,13 @@ class Folder {
 };
 
 /// The code book of a type by code, and that of nested absmax.
-std::vector<float> code_book(sdk::four_bit::Type type);
+std::vector<float> code_book(four_bit::Type type);
 std::vector<float> nested_code_book();
 
 /// The text before the number nested_offset, which ends in '}'; without double quantization the whole text.
-std::string state_text(sdk::four_bit::Type type, int64_t block, bool doubled, const std::vector<int64_t>& shape);
+std::string state_text(four_bit::Type type, int64_t block, bool doubled, const std::vector<int64_t>& shape);
 /// What config.json says of a folder that is saved so. `skipped`: modules that are not quantized.
-std::string config_text(sdk::four_bit::Type type, bool doubled, const std::vector<std::string>& skipped);
+std::string config_text(four_bit::Type type, bool doubled, const std::vector<std::string>& skipped);
 
 /// The ops that make of constants and of an offset what is saved.
 bool add_ops();

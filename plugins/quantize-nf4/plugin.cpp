@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "folder.hpp"
-#include "galley/cpp/four_bit_codes.hpp"
+#include "four_bit_codes.hpp"
 #include "galley/cpp/glob.hpp"
 #include "galley/cpp/int8_rows.hpp"
 #include "galley/cpp/patterns.hpp"
@@ -19,6 +19,7 @@
 namespace {
 
 using namespace galley::sdk;
+namespace four_bit = galley::four_bit;
 namespace four_bit_folder = galley::four_bit_folder;
 using four_bit_folder::Folder;
 

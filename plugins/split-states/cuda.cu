@@ -1,13 +1,15 @@
 // Packing and unpacking of "companded8" and "split": a warp takes 256 numbers, with the functions of the steps that read and write these
 // formats.
-#include "formats.hpp"
 #include "galley/cuda/steps.hpp"
 
 namespace {
 
 using namespace galley::cuda;
-using galley::sdk::Stored;
-using galley::split_states::companded, galley::split_states::in_two;
+
+Stored companded(const galley_operand& codes, const galley_operand& scales, const Node& node) {
+  return {codes.data, scales.data, node.i("signed", 1) ? kStoredCompanded8 : kStoredCompanded8Unsigned};
+}
+Stored in_two(const galley_operand& rounded, const galley_operand& corrections) { return {rounded.data, corrections.data, kStoredSplit}; }
 
 void compand(const Node& node, void*, galley_queue* queue) {
   convert_stored(Stored(node.in(0)), companded(node.out(0), node.out(1), node), count(node.in(0)), queue);

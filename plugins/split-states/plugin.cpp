@@ -4,9 +4,8 @@
 // bf16 arithmetic, products read the 16 bits of a weight as they lie. The formats have ops of their own, for whatever else reads numbers.
 #include <algorithm>
 
-#include "galley/cpp/companded8.hpp"
+#include "codec.hpp"
 #include "galley/cpp/patterns.hpp"
-#include "galley/cpp/split.hpp"
 #include "galley/cpp/strategy.hpp"
 
 namespace {
@@ -38,7 +37,7 @@ void compand_reference(const Node& node) {
   const int64_t n = count(node.in(0));
   const std::vector<float> numbers(node.read<double>(0), node.read<double>(0) + n);
   std::vector<uint16_t> scales(static_cast<size_t>(companded8::groups(n)));
-  companded8::encode(numbers.data(), n, signed_of(node), node.write<uint8_t>(0), scales.data());
+  encode(galley::split_states::Companded8(node.write<uint8_t>(0), scales.data(), signed_of(node)), 0, n, numbers.data());
   std::transform(scales.begin(), scales.end(), node.write<double>(1), [](uint16_t s) { return companded8::value_of(s); });
 }
 void expand_reference(const Node& node) {

@@ -7,17 +7,14 @@
 #include <cstring>
 #include <deque>
 
-#include "galley/cpp/four_bit_codes.hpp"
-#include "galley/cpp/gguf_blocks.hpp"
 #include "galley/cpp/int8_rows.hpp"
 #include "galley/cpp/node.hpp"
+#include "plugins/quantize-gguf/gguf_blocks.hpp"
+#include "plugins/quantize-nf4/four_bit_codes.hpp"
 #include "tests/models/together.hpp"
 
 namespace galley::test {
 namespace {
-
-namespace four_bit = sdk::four_bit;
-namespace gguf_blocks = sdk::gguf_blocks;
 
 struct FourBit {
   const char* type;
@@ -68,10 +65,11 @@ class CodedWeight {
   CodedWeight(const CodedWeight&) = delete;
 
   /// The operand in the place of one with its numbers.
-  galley_operand operand(const galley_operand& plain) const {
+  galley_operand operand(const galley_operand& plain, const Level& level) const {
     galley_operand out = plain;
     out.data = nullptr;
     out.format = name_;
+    out.codec = level.codec(name_);
     out.components = pointers_.data();
     out.n_components = static_cast<uint32_t>(pointers_.size());
     out.attrs = attrs_.data();
@@ -145,11 +143,11 @@ class CodedWeight {
 
 /// A problem's node, whose input 1 is a weight in a format.
 struct CodedNode {
-  CodedNode(const Problem& problem, const CodedWeight* weight, const How& how = {})
+  CodedNode(const Level& level, const Problem& problem, const CodedWeight* weight, const How& how = {})
       : placed(problem, how), view_(problem, placed.inputs, placed.outputs, how.access, false), node(*view_.node()) {
     if (!weight) return;
     inputs_.assign(node.inputs, node.inputs + node.n_inputs);
-    operand_ = weight->operand(*inputs_[1]);
+    operand_ = weight->operand(*inputs_[1], level);
     inputs_[1] = &operand_;
     node.inputs = inputs_.data();
   }
@@ -239,7 +237,7 @@ void compare_with_plain(const std::vector<Layer>& layers, const std::vector<Four
               if (std::strcmp(kernel->op, op) != 0 || !(kernel->flags & GALLEY_KERNEL_FORMATS) || kernel->flags & GALLEY_KERNEL_GROUPS)
                 continue;
               SCOPED_TRACE(kernel->name);
-              CodedNode node(problem, &weight, how);
+              CodedNode node(level, problem, &weight, how);
               int64_t priority = 0;
               if (query_of(kernel, level, {&node.node}, &priority) == GALLEY_UNSUPPORTED) continue;
               std::string text;
@@ -288,7 +286,7 @@ TEST(CodedProducts, InGroupsHaveTheBytesThatTheyHaveAlone) {
           const bool coded = s.N != 8;
           const CodedWeight& weight = weights.emplace_back(four_bits[weights.size()], dtype, std::vector{s.N, s.K}, random);
           problems.push_back(problem_of(op, s, weight, none, false, random));
-          together.emplace_back(problems.back(), coded ? &weight : nullptr);
+          together.emplace_back(level, problems.back(), coded ? &weight : nullptr);
           nodes.push_back(&together.back().node);
         }
         std::string text;
@@ -325,7 +323,7 @@ TEST(CodedProducts, InChainsHaveTheBytesOfTheLinksOrOfTheChainOfNumbers) {
       link.inputs[0]->values.assign(static_cast<size_t>(s.rows * s.N), 0.0);
       link.infer();
       SCOPED_TRACE(op + " on " + level.isa);
-      CodedNode first(product, &weight), second(link, nullptr);
+      CodedNode first(level, product, &weight), second(level, link, nullptr);
       galley_operand made = *first.node.outputs[0], read = *second.node.inputs[0];
       made.name = read.name = "between";
       made.flags = read.flags = GALLEY_OPERAND_NO_MEMORY;
@@ -338,7 +336,7 @@ TEST(CodedProducts, InChainsHaveTheBytesOfTheLinksOrOfTheChainOfNumbers) {
       ++chains;
       const Memory& got = second.placed.memory[1];
       if (level.isa.starts_with("x86")) {
-        CodedNode apart(product, &weight);
+        CodedNode apart(level, product, &weight);
         ASSERT_EQ(run(chosen_for(level, "linear", apart.node), level.isa, {&apart.node}, &text), GALLEY_OK) << text;
         link.inputs[0]->values = unpack(apart.placed.memory[3].data(), dtype, s.rows * s.N);
         const Execution then = alone(level, link);
@@ -360,9 +358,9 @@ TEST(CodedProducts, RefuseWhatTheyDoNotRead) {
     const CodedWeight weight(four_bits[0], GALLEY_F32, {24, 16}, random), of_bias(four_bits[0], GALLEY_F32, {24}, random);
     sdk::Attrs none;
     const Problem problem = problem_of("linear", {4, 16, 24}, weight, none, true, random);
-    const CodedNode node(problem, nullptr);
-    galley_operand other = weight.operand(*node.node.inputs[1]), bias = of_bias.operand(*node.node.inputs[2]);
-    other.format = "split";
+    const CodedNode node(level, problem, nullptr);
+    galley_operand other = weight.operand(*node.node.inputs[1], level), bias = of_bias.operand(*node.node.inputs[2], level);
+    other.codec = nullptr;
     for (const galley_kernel* kernel : level.kernels) {
       if (std::strcmp(kernel->op, "linear") != 0 || !(kernel->flags & GALLEY_KERNEL_FORMATS)) continue;
       for (size_t place : {1, 2}) {

@@ -74,8 +74,9 @@ void open_plugin(const std::string& folder, Plugin* plugin) {
     if (only && isa != only) return;
     entry = open_library(file);
     auto level = std::find_if(plugin->levels.begin(), plugin->levels.end(), [&](const Level& l) { return l.isa == isa; });
-    if (level == plugin->levels.end()) level = plugin->levels.insert(level, {isa, {}});
+    if (level == plugin->levels.end()) level = plugin->levels.insert(level, {isa, {}, {}});
     level->kernels.insert(level->kernels.end(), entry->kernels, entry->kernels + entry->n_kernels);
+    level->codecs.insert(level->codecs.end(), entry->codecs, entry->codecs + entry->n_codecs);
   };
   __builtin_cpu_init();
   const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
@@ -145,6 +146,12 @@ const Level* emulated_level() {
 const galley_op* Plugin::op(const std::string& name) const {
   for (const galley_op* op : ops)
     if (name == op->name) return op;
+  return nullptr;
+}
+
+const galley_codec* Level::codec(const std::string& format) const {
+  for (const galley_codec* c : codecs)
+    if (format == c->format) return c;
   return nullptr;
 }
 

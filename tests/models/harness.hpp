@@ -144,7 +144,9 @@ galley_status query(const galley_kernel* kernel, const std::string& isa, const P
 struct Level {
   std::string isa;
   std::vector<const galley_kernel*> kernels;
-  const galley_kernel* kernel(const std::string& op) const;  ///< the first one for an op
+  std::vector<const galley_codec*> codecs;
+  const galley_kernel* kernel(const std::string& op) const;    ///< the first one for an op
+  const galley_codec* codec(const std::string& format) const;  ///< null: there is none
 };
 struct Plugin {
   std::vector<const galley_op*> ops;

@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include "galley/cpp/rule.hpp"
+#include "plugins/eight-bit/codec.hpp"
+#include "plugins/split-states/codec.hpp"
 #include "tests/models/together.hpp"
 
 namespace galley::test {
@@ -15,15 +17,13 @@ enum class Formats { Dynamic8, Split };
 
 struct Format {
   const char* name;
-  uint32_t as, first, second;  // sdk::StoredAs, and the components' dtypes
-  int64_t numbers;             // that an element of the second component stands for
+  uint32_t first, second;  // the components' dtypes
+  int64_t numbers;         // that an element of the second component stands for
 };
 Format format_of(Formats formats, bool parameter, bool with_signs) {
-  if (formats == Formats::Dynamic8)
-    return {sdk::dynamic8::kName, with_signs ? sdk::kStoredDynamic8 : sdk::kStoredDynamic8Unsigned, GALLEY_U8, GALLEY_F32, 256};
-  if (parameter) return {sdk::split::kName, sdk::kStoredSplit, GALLEY_BF16, GALLEY_I8, 1};
-  return {sdk::companded8::kName, with_signs ? sdk::kStoredCompanded8 : sdk::kStoredCompanded8Unsigned, with_signs ? GALLEY_I8 : GALLEY_U8,
-          GALLEY_BF16, 32};
+  if (formats == Formats::Dynamic8) return {sdk::dynamic8::kName, GALLEY_U8, GALLEY_F32, 256};
+  if (parameter) return {sdk::split::kName, GALLEY_BF16, GALLEY_I8, 1};
+  return {sdk::companded8::kName, with_signs ? GALLEY_I8 : GALLEY_U8, GALLEY_BF16, 32};
 }
 
 /// A parameter's step with its operands in memory.
@@ -44,7 +44,7 @@ class StoredNode {
       const Format format = format_of(formats, parameter, with_signs);
       Coded& c = coded_.emplace_back(i, with_signs, format, size, off_);
       const std::vector<float> numbers(t.values.begin(), t.values.end());
-      sdk::store_stored(numbers.data(), size, c.stored(), 0);
+      c.with_format([&](const auto& as) { encode(as, 0, size, numbers.data()); });
       t.values = c.numbers(size);  // what the step finds
     }
     if (!coded_.empty()) placed_ = std::make_unique<Placed>(problem_, How(), off_);
@@ -54,7 +54,7 @@ class StoredNode {
   bool is_stored() const { return !coded_.empty(); }
 
   /// The views of the step, and of the copy after it.
-  std::vector<const galley_node_view*> nodes() {
+  std::vector<const galley_node_view*> nodes(const Level& level) {
     view_ = std::make_unique<View>(problem_, placed_->inputs, placed_->outputs, std::vector<uint32_t>(), false);
     step_ = *view_->node();
     for (uint32_t i = 0; i < step_.n_inputs; ++i) inputs_.push_back(step_.inputs[i]);
@@ -74,9 +74,10 @@ class StoredNode {
       galley_operand& stored = operands_.emplace_back(numbers);
       stored.data = nullptr;
       stored.format = c.format.name;
+      stored.codec = level.codec(c.format.name);
       stored.components = c.components.data();
       stored.n_components = 2;
-      if (c.format.as != sdk::kStoredSplit) {
+      if (!galley_same_text(c.format.name, sdk::split::kName)) {
         stored.attrs = attrs_[c.with_signs].data();
         stored.n_attrs = attrs_[c.with_signs].count();
       }
@@ -107,7 +108,7 @@ class StoredNode {
     std::vector<double> parameter = unpack(placed_->inputs[0], GALLEY_F32, n);
     for (Coded& c : coded_) {
       Coded then(c.input, c.with_signs, c.format, n, off_);
-      sdk::store_stored(reinterpret_cast<const float*>(made.inputs[c.input].data()), n, then.stored(), 0);
+      then.with_format([&](const auto& as) { encode(as, 0, n, reinterpret_cast<const float*>(made.inputs[c.input].data())); });
       if (!applies) {  // nothing is coded again
         EXPECT_EQ(c.numbers(n), problem_.inputs[c.input]->values);
       } else {
@@ -136,10 +137,17 @@ class StoredNode {
           first(n * static_cast<int64_t>(galley_dtype_bytes(how.first)), 0, off),
           second((n + how.numbers - 1) / how.numbers * static_cast<int64_t>(galley_dtype_bytes(how.second)), 0),
           blocks(0) {}
-    sdk::Stored stored() const { return {first.data(), second.data(), static_cast<sdk::StoredAs>(format.as)}; }
+    template <class Body>
+    void with_format(const Body& body) const {
+      const std::string name = format.name;
+      void *const one = first.data(), *const two = second.data();
+      if (name == sdk::split::kName) body(split_states::Split(static_cast<uint16_t*>(one), static_cast<int8_t*>(two)));
+      else if (name == sdk::dynamic8::kName) body(eight_bit::Dynamic8(static_cast<uint8_t*>(one), static_cast<float*>(two), with_signs));
+      else body(split_states::Companded8(one, static_cast<uint16_t*>(two), with_signs));
+    }
     std::vector<double> numbers(int64_t n) const {
       std::vector<float> out(static_cast<size_t>(n));
-      sdk::load_stored(stored(), 0, n, out.data());
+      with_format([&](const auto& as) { decode(as, 0, n, out.data()); });
       return {out.begin(), out.end()};
     }
     int64_t blocks_of(int64_t n) const { return (n + format.numbers - 1) / format.numbers; }
@@ -196,7 +204,7 @@ void expect_what_coding_around_a_step_gives(Formats formats, const std::string& 
       }
     std::vector<const galley_node_view*> nodes;
     for (const auto& step : steps)
-      for (const galley_node_view* node : step->nodes()) nodes.push_back(node);
+      for (const galley_node_view* node : step->nodes(level)) nodes.push_back(node);
     std::string text;
     setenv("GALLEY_CUDA_ORDER", "reverse", 1);  // of the threads of an emulated GPU
     const galley_status status = run(kernel, level.isa, nodes, &text);

@@ -8,11 +8,10 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 
 import galley_test
 from galley_test import Run, binary, case, cases, check, finish, fresh_folder, from_config, recipe, run, source, together, train, use
-from sdk_kit import build, command, install, outside
+from sdk_kit import build, cases_of_ops, command, install, outside
 
 fresh_folder()
 
@@ -24,15 +23,6 @@ def home_without(plugin):
     shutil.copytree(binary / 'models', home / 'models')
     shutil.copy2(galley_test.program, home / 'galley')
     return home / 'galley'
-
-
-def cases_of_ops(id, plugins, **environment):
-    """The test of kernels on the ops of a plugin; without GoogleTest there is none."""
-    tests = binary / 'tests' / 'bin' / 'models'
-    if tests.exists():
-        r = subprocess.run([tests, f'--gtest_filter=Ops/Kernel.*/{id}_*', '--gtest_brief=1'], capture_output=True, text=True, errors='replace',
-                           env=dict(os.environ, GALLEY_TEST_PLUGINS=str(plugins / id), **environment))
-        check(r.returncode == 0 and re.search(r'PASSED  \] [1-9]', r.stdout), f'{id}: the cases of its ops: {r.stdout[-2000:]}{r.stderr[-1000:]}')
 
 
 @case
@@ -152,7 +142,7 @@ def a_format_holds_weights():
     check(weights[1] < 0.5 * weights[0] and weights[2] < weights[1], f'bytes of weights: {weights[0]}, in blocks of 32 {weights[1]}, of 4096 {weights[2]}')
     for (loss, _), (as_codes, _) in together(plain.steps, packed.steps):
         check(loss != as_codes and abs(loss - as_codes) < 0.02, f'loss {as_codes} in 8 bit, {loss} in F32')
-    # In 16 bit, which the op does not unpack in: the host casts.
+    # In 16 bit, to which the codec rounds.
     low = trains('q8-amp', use('q8', block=32), use('amp'))
     check(abs(low.steps[0][0] - packed.steps[0][0]) < 0.02, f'loss {low.steps[0][0]} in 8 bit and BF16, {packed.steps[0][0]} in 8 bit')
     # Each weight is held against what the manifest promises.

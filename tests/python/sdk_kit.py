@@ -4,6 +4,7 @@ import functools
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -67,6 +68,16 @@ def build_together(folders, definitions):
         lines.append(f'add_subdirectory({name})')
     (project / 'CMakeLists.txt').write_text('\n'.join(lines + ['']))
     return configure_and_build(project, 'together')
+
+
+def cases_of_ops(id, plugins, **environment):
+    """The test of kernels on the ops of a plugin; without GoogleTest there is none."""
+    tests = binary / 'tests' / 'bin' / 'models'
+    name = re.sub('[-.]', '_', id)
+    if tests.exists():
+        r = subprocess.run([tests, f'--gtest_filter=Ops/Kernel.*/{name}_*', '--gtest_brief=1'], capture_output=True, text=True, errors='replace',
+                           env=dict(os.environ, GALLEY_TEST_PLUGINS=str(plugins / id), **environment))
+        check(r.returncode == 0 and re.search(r'PASSED  \] [1-9]', r.stdout), f'{id}: the cases of its ops: {r.stdout[-2000:]}{r.stderr[-1000:]}')
 
 
 DATA = 'data.text { files = { "text.txt" }, tokenizer = "bytes", validation = 0.2 }'

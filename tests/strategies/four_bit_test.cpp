@@ -5,15 +5,14 @@
 #include <cstring>
 #include <random>
 
-#include "galley/cpp/four_bit_codes.hpp"
 #include "host/base/tensor_files.hpp"
 #include "host/passes/place/components.hpp"
+#include "plugins/quantize-nf4/four_bit_codes.hpp"
 #include "tests/strategies/support.hpp"
 
 namespace galley::test {
 namespace {
 
-namespace four_bit = sdk::four_bit;
 namespace dynamic8 = sdk::dynamic8;
 
 template <class T>

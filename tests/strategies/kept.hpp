@@ -3,7 +3,8 @@
 
 #include <vector>
 
-#include "galley/cpp/stored.hpp"
+#include "plugins/eight-bit/codec.hpp"
+#include "plugins/split-states/codec.hpp"
 
 namespace galley::test {
 
@@ -12,20 +13,26 @@ struct Kept {
   enum How { F32, Dynamic8, Split } how;
 
   void parameter(std::vector<double>& x) const {
-    if (how == Split) through(x, sdk::kStoredSplit);
+    if (how != Split) return;
+    std::vector<uint16_t> rounded(x.size());
+    std::vector<int8_t> corrections(x.size());
+    through(x, split_states::Split(rounded.data(), corrections.data()));
   }
   void state(std::vector<double>& x, bool with_signs) const {
-    if (how == Dynamic8) through(x, with_signs ? sdk::kStoredDynamic8 : sdk::kStoredDynamic8Unsigned);
-    if (how == Split) through(x, with_signs ? sdk::kStoredCompanded8 : sdk::kStoredCompanded8Unsigned);
+    std::vector<uint8_t> codes(x.size());
+    std::vector<float> absmax(x.size());
+    std::vector<uint16_t> scales(x.size());
+    if (how == Dynamic8) through(x, eight_bit::Dynamic8(codes.data(), absmax.data(), with_signs));
+    if (how == Split) through(x, split_states::Companded8(codes.data(), scales.data(), with_signs));
   }
 
  private:
-  static void through(std::vector<double>& x, sdk::StoredAs as) {
-    std::vector<float> numbers(x.begin(), x.end()), first(x.size()), second(x.size());
-    const sdk::Stored stored(first.data(), second.data(), as);
+  template <class Format>
+  static void through(std::vector<double>& x, const Format& format) {
+    std::vector<float> numbers(x.begin(), x.end());
     const auto n = static_cast<int64_t>(x.size());
-    sdk::store_stored(numbers.data(), n, stored, 0);
-    sdk::load_stored(stored, 0, n, numbers.data());
+    encode(format, 0, n, numbers.data());
+    decode(format, 0, n, numbers.data());
     x.assign(numbers.begin(), numbers.end());
   }
 };

@@ -57,7 +57,7 @@ template <bool is_signed>
 std::pair<std::vector<int>, float> coded(const std::vector<float>& x) {
   std::vector<uint8_t> codes(x.size());
   uint16_t scale = 0;
-  companded8::encode<is_signed>(x.data(), static_cast<int64_t>(x.size()), codes.data(), &scale);
+  encode(split_states::Companded8(codes.data(), &scale, is_signed), 0, static_cast<int64_t>(x.size()), x.data());
   std::vector<int> out;
   for (const uint8_t c : codes) out.push_back(is_signed ? static_cast<int8_t>(c) : c);
   return {out, companded8::value_of(scale)};

@@ -8,7 +8,8 @@ namespace galley {
 namespace {
 
 /// The instruction if it reads those operands in their formats whose bits are in `kept`.
-Instruction with_formats(const Homes& homes, const Instruction& instruction, const std::vector<StagedInput>& staged, uint32_t kept) {
+Instruction with_formats(Compilation& c, const Homes& homes, const Instruction& instruction, const std::vector<StagedInput>& staged,
+                         uint32_t kept) {
   Instruction i = instruction;
   for (size_t k = 0; k < staged.size(); ++k) {
     const StagedInput& s = staged[k];
@@ -25,6 +26,7 @@ Instruction with_formats(const Homes& homes, const Instruction& instruction, con
     format->name = of.storage.format;
     format->attrs = of.storage.attrs;
     format->view = format->attrs.view();
+    format->codec = c.kernels.codec(format->name);
     format->first = i.inputs.size();
     format->count = s.components.size();
     const uint32_t access = operand.access;
@@ -58,7 +60,7 @@ Result<std::vector<bool>> keep_formats(Compilation& c, const Homes& homes, const
   std::sort(sets.begin(), sets.end());
   std::vector<bool> out(staged.size(), false);
   for (const auto& [numbers, kept] : sets) {
-    Instruction i = with_formats(homes, *instruction, staged, kept);
+    Instruction i = with_formats(c, homes, *instruction, staged, kept);
     if (!TRY(c.kernels.choose(i, c.program.tensors))->kernel) continue;
     *instruction = std::move(i);
     for (size_t k = 0; k < staged.size(); ++k) out[k] = kept >> k & 1;

@@ -1,6 +1,5 @@
 // embedding: a copy of C elements a row, as F32; of a table in a format, the numbers of the rows that are looked up. embedding_grad, and
-// take_rows_grad with an index: each
-// piece of work owns 64 columns of the table and adds the rows of dy to them in order, so that no two pieces write the same place and the
+// take_rows_grad with an index: each piece of work owns 64 columns of the table and adds the rows of dy to them in order, so that no two pieces write the same place and the
 // sum does not depend on who runs first. Both move each byte of dy or y once.
 #include <algorithm>
 #include <cstring>
@@ -30,7 +29,7 @@ void embedding(const Node& n, void*) {
   const int64_t R = count(n.in(0)), C = columns(n.in(1));
   check_ids(n, ids, R, n.in(1).shape[0]);
   const cpu::Coded coded(n.in(1));
-  if (coded) cpu::over_rows(R, C, [&, dtype = n.in(1).dtype](int64_t r) { coded.load(dtype, ids[r] * C, C, y + r * C); });
+  if (coded) cpu::over_rows(R, C, [&, dtype = n.in(1).dtype](int64_t r) { cpu::load(coded, dtype, ids[r] * C, C, y + r * C); });
   else cpu::over_rows(R, C, [=](int64_t r) { table.copy(ids[r] * C, C, y + r * C); });
 }
 

@@ -45,7 +45,7 @@ void copy_rows(const void* data, uint32_t dtype, int64_t at, int64_t row, int64_
 // The same of B.
 void copy_rows_of_b(const Multiply& p, int64_t at, int64_t row, int64_t rows, int64_t columns, float* to, int64_t to_row) {
   if (!p.coded) return copy_rows(p.b, p.dtype, at, row, rows, columns, to, to_row);
-  for (int64_t r = 0; r < rows; ++r) p.coded.load(p.dtype, at + r * row, columns, to + r * to_row);
+  for (int64_t r = 0; r < rows; ++r) load(p.coded, p.dtype, at + r * row, columns, to + r * to_row);
 }
 
 void times_alpha(const Multiply& p, float* block, int64_t row, int64_t rows, int64_t columns) {

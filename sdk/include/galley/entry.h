@@ -76,17 +76,18 @@ typedef struct galley_entry {
   /* Called once, before the tables below are read, and may fill them. May be NULL. [main-thread] */
   galley_status (*open)(const galley_host*, galley_error*);
   const galley_strategy* const* strategies;
-  /* Tables of ops, kernels, formats and devices (op.h, kernel.h, format.h, device.h). */
+  /* Tables of ops, kernels, formats, devices and codecs (op.h, kernel.h, format.h, device.h). */
   const struct galley_op* const* ops;
   const struct galley_kernel* const* kernels;
   const struct galley_format* const* formats;
   const struct galley_device* const* devices;
+  const struct galley_codec* const* codecs; /* format.h */
   uint32_t n_strategies;
   uint32_t n_ops;
   uint32_t n_kernels;
   uint32_t n_formats;
   uint32_t n_devices;
-  uint32_t reserved;
+  uint32_t n_codecs;
   uint64_t flags; /* none yet */
   /* Returns what else the plugin has, by id; NULL for an id that it does not know. No function: it has nothing else. No id is defined yet.
    * [thread-safe] */
@@ -95,7 +96,7 @@ typedef struct galley_entry {
    * plugin that has threads or files of its own. NULL: none. [main-thread] */
   void (*close)(void);
 } galley_entry;
-#define GALLEY_ENTRY_MIN_SIZE 112u
+#define GALLEY_ENTRY_MIN_SIZE 120u
 
 #define GALLEY_ENTRY_SYMBOL "galley_entry_v1"
 

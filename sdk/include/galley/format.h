@@ -4,6 +4,7 @@
 #define GALLEY_FORMAT_H
 
 #include "galley/graph.h"
+#include "galley/kernel.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -70,6 +71,32 @@ typedef struct galley_format {
   uint64_t flags;
 } galley_format;
 #define GALLEY_FORMAT_MIN_SIZE 56u
+
+#define GALLEY_CODEC_STATE 128u /* bytes */
+
+/* Makes numbers of a format, and codes of numbers, a run at a time: for kernels with GALLEY_KERNEL_FORMATS, which find it at their operands
+ * and need not know the format. A library of kernels has the codecs of its plugin's formats for its device and instruction set; a format
+ * without a codec works too: its tensors are unpacked before such kernels. Every number is the one that the unpack op gives. */
+typedef struct galley_codec {
+  uint32_t size;
+  uint32_t revision;
+  void* self;         /* the plugin's own */
+  const char* format; /* one of its plugin's */
+  const char* device;
+  /* Fills `state`, GALLEY_CODEC_STATE bytes aligned to 16, with what the other functions need of an operand: its options, and the addresses
+   * of its components, which are NULL at plan time. The caller may copy the state, and does not release it. *unit: see encode. Returns
+   * GALLEY_UNSUPPORTED for an operand that it does not read. [thread-safe] */
+  galley_status (*open)(void* self, const galley_operand*, void* state, int64_t* unit, galley_error*);
+  /* Writes the operand's numbers with the indices first to first + n - 1, each rounded once to `dtype` (F32, BF16 or F16), to to[0] to
+   * to[n - 1]. On a device with queues it puts this on the queue, and the range is the whole operand; on the CPU the queue is NULL, and the
+   * range is any. [thread-safe] on the CPU */
+  galley_status (*decode)(const void* state, int64_t first, int64_t n, uint32_t dtype, void* to, galley_queue*, galley_error*);
+  /* The way back, of numbers in F32. The range begins at a multiple of *unit numbers and ends at one, or at the end of the operand. NULL:
+   * kernels do not write this format. [thread-safe] on the CPU */
+  galley_status (*encode)(const void* state, int64_t first, int64_t n, const float* from, galley_queue*, galley_error*);
+  uint64_t flags; /* none yet */
+} galley_codec;
+#define GALLEY_CODEC_MIN_SIZE 64u
 
 /* End of draft 0.4. */
 

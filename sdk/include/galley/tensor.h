@@ -72,11 +72,13 @@ typedef struct galley_operand {
   const char* format; /* NULL: none */
   const struct galley_operand* const* components;
   const galley_attr* const* attrs; /* the format's options */
+  /* Makes the numbers of the format on this device (format.h), so that a kernel reads formats that it does not know. NULL: there is none. */
+  const struct galley_codec* codec;
   uint32_t n_attrs;
   uint32_t reserved;
   uint64_t flags;
 } galley_operand;
-#define GALLEY_OPERAND_MIN_SIZE 88u
+#define GALLEY_OPERAND_MIN_SIZE 96u
 
 /* A node with its operands. An absent optional operand is a NULL pointer. Owned by the host: valid during the call, or, if it is passed to
  * a kernel's `prepare`, until `release`. */

@@ -1,5 +1,6 @@
-// The kernels that convert weights to q8, while the run is loaded, and back, before each node that reads them.
-#include <galley/cpp/plugin.hpp>
+// Numbers of q8 on the CPU: the codec, by which kernels of any op read weights in this format, and the kernels of the two ops, which are made
+// of the same functions.
+#include <galley/cpp/codec.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -8,43 +9,49 @@ namespace {
 
 using namespace galley::sdk;
 
-bool supports_pack(const Node& node) { return node.in(0).dtype == GALLEY_F32; }
-bool supports_unpack(const Node& node) { return node.out(0).dtype == GALLEY_F32; }
+/// A tensor in q8, as it is in memory.
+struct Numbers {
+  explicit Numbers(const galley_operand& t)
+      : codes(static_cast<int8_t*>(t.components[0]->data)),
+        absmax(static_cast<float*>(t.components[1]->data)),
+        block(option(t, "block", 64)) {}
+  int64_t unit() const { return block; }
 
-/// body(begin, end, block) for each block of `n` numbers. A task has so many blocks that beginning it costs little.
+  int8_t* codes;
+  float* absmax;
+  int64_t block;
+};
+
+/// body(begin, end, block) for each block, or what there is of it in the range.
 template <class Body>
-void each_block(const Node& node, int64_t n, const Body& body) {
-  const int64_t block = node.i("block", 64), blocks = (n + block - 1) / block, task = std::max<int64_t>(1, 16384 / block);
-  parallel((blocks + task - 1) / task, [&](int64_t t) {
-    for (int64_t b = t * task; b < std::min((t + 1) * task, blocks); ++b) body(b * block, std::min((b + 1) * block, n), b);
+void each_block(int64_t block, int64_t first, int64_t n, const Body& body) {
+  for (const int64_t last = first + n; first < last;) {
+    const int64_t b = first / block, end = std::min((b + 1) * block, last);
+    body(first, end, b);
+    first = end;
+  }
+}
+
+template <class To>
+void decode(const Numbers& from, int64_t first, int64_t n, To* to) {
+  each_block(from.block, first, n, [&](int64_t begin, int64_t end, int64_t b) {
+    const float scale = from.absmax[b] / 127.0f;
+    for (int64_t i = begin; i < end; ++i) from_float(static_cast<float>(from.codes[i]) * scale, to[i - first]);
   });
 }
 
-void pack(const Node& node, void*) {
-  const float* x = node.read<float>(0);
-  int8_t* codes = node.write<int8_t>(0);
-  float* absmax = node.write<float>(1);
-  each_block(node, count(node.in(0)), [&](int64_t begin, int64_t end, int64_t b) {
+void encode(const Numbers& to, int64_t first, int64_t n, const float* from) {
+  each_block(to.block, first, n, [&](int64_t begin, int64_t end, int64_t b) {
     float most = 0;
-    for (int64_t i = begin; i < end; ++i) most = std::max(most, std::fabs(x[i]));
+    for (int64_t i = begin; i < end; ++i) most = std::max(most, std::fabs(from[i - first]));
     const float scale = most > 0 ? 127.0f / most : 0;
-    for (int64_t i = begin; i < end; ++i) codes[i] = static_cast<int8_t>(std::nearbyint(x[i] * scale));
-    absmax[b] = most;
+    for (int64_t i = begin; i < end; ++i) to.codes[i] = static_cast<int8_t>(std::nearbyint(from[i - first] * scale));
+    to.absmax[b] = most;
   });
 }
 
-void unpack(const Node& node, void*) {
-  const int8_t* codes = node.read<int8_t>(0);
-  const float* absmax = node.read<float>(1);
-  float* x = node.write<float>(0);
-  each_block(node, count(node.in(0)), [&](int64_t begin, int64_t end, int64_t b) {
-    const float scale = absmax[b] / 127.0f;
-    for (int64_t i = begin; i < end; ++i) x[i] = static_cast<float>(codes[i]) * scale;
-  });
-}
-
-const bool registered =
-    add(kernel<pack, supports_pack>("q8_pack.cpu", "q8_pack")) && add(kernel<unpack, supports_unpack>("q8_unpack.cpu", "q8_unpack"));
+const bool registered = add_codec<Numbers>("q8") && add(pack_kernel<Numbers>("q8_pack.cpu", "q8_pack")) &&
+                        add(unpack_kernel<Numbers>("q8_unpack.cpu", "q8_unpack"));
 
 }  // namespace
 

@@ -2,8 +2,9 @@
 //   code = round(x / absmax · 127),   x ≈ code · absmax / 127
 //
 // A format says what a tensor's bytes are, and names two ops that convert them. The host keeps the components instead of the tensor, and
-// puts a node of the unpack op before each node whose kernel does not read the format itself. The shapes that `components` says and those
-// of the ops' shape rules have to be the same: memory goes by the one, and kernels go by the other.
+// puts a node of the unpack op before each node whose kernel does not read the format: products and look-ups of embeddings read each format
+// that has a codec (cpu.cpp). The shapes that `components` says and those of the ops' shape rules have to be the same: memory goes by the
+// one, and kernels go by the other.
 #include <galley/cpp/strategy.hpp>
 
 #include <algorithm>
@@ -26,10 +27,9 @@ void pack_shape(const Node& node, Shapes& out) {
   out.set(1, GALLEY_F32, {blocks_of(count(node.in(0)), block_of(node))});
 }
 void unpack_shape(const Node& node, Shapes& out) {
-  if (node.dtype(GALLEY_F32) != GALLEY_F32) invalid(std::string(node.name()) + ": q8 is unpacked as F32 only");
   if (count(node.in(1)) != blocks_of(count(node.in(0)), block_of(node)))
     invalid(std::string(node.name()) + ": " + shape_text(node.in(1)) + " scales for codes " + shape_text(node.in(0)));
-  out.set(0, GALLEY_F32, node.in(0).shape, node.in(0).rank);
+  out.set(0, node.dtype(GALLEY_F32), node.in(0).shape, node.in(0).rank);
 }
 
 // The definitions. Floating-point operands are passed as double, integers as they are. Codes are compared exactly, so they are made of
@@ -53,22 +53,24 @@ void unpack_reference(const Node& node) {
 
 Op pack("q8_pack", "codes = round(x / absmax * 127), absmax = max |x| of each block; x F32, codes I8, absmax F32 (blocks)");
 Op unpack("q8_unpack", "x = codes * absmax / 127");
-const bool ops_added = add(pack.input("x", GALLEY_ROLE_WHOLE)
-                               .output("codes", GALLEY_ROLE_WHOLE)
-                               .output("absmax", GALLEY_ROLE_WHOLE)
-                               .integer("block", 64, "numbers that share a scale")
-                               .infer<pack_shape>()
-                               .reference<pack_reference>()
-                               .test("whole", {{GALLEY_F32, {37, 64}}})
-                               .test("rest", {{GALLEY_F32, {5, 67}, -1e-3, 1e3}}, Attrs().i("block", 32))) &&
-                       add(unpack.input("codes", GALLEY_ROLE_WHOLE)
-                               .input("absmax", GALLEY_ROLE_WHOLE)
-                               .output("x", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_ANY_DTYPE)
-                               .integer("block", 64, "numbers that share a scale")
-                               .infer<unpack_shape>()
-                               .reference<unpack_reference>()
-                               .test("whole", {{GALLEY_I8, {37, 64}, -127, 127}, {GALLEY_F32, {37}, 0, 2}})
-                               .test("rest", {{GALLEY_I8, {5, 67}, -127, 127}, {GALLEY_F32, {11}, 0, 2}}, Attrs().i("block", 32)));
+const bool ops_added =
+    add(pack.input("x", GALLEY_ROLE_WHOLE)
+            .output("codes", GALLEY_ROLE_WHOLE)
+            .output("absmax", GALLEY_ROLE_WHOLE)
+            .integer("block", 64, "numbers that share a scale")
+            .infer<pack_shape>()
+            .reference<pack_reference>()
+            .test("whole", {{GALLEY_F32, {37, 64}}})
+            .test("rest", {{GALLEY_F32, {5, 67}, -1e-3, 1e3}}, Attrs().i("block", 32))) &&
+    add(unpack.input("codes", GALLEY_ROLE_WHOLE)
+            .input("absmax", GALLEY_ROLE_WHOLE)
+            .output("x", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_ANY_DTYPE)
+            .integer("block", 64, "numbers that share a scale")
+            .infer<unpack_shape>()
+            .reference<unpack_reference>()
+            .test("whole", {{GALLEY_I8, {37, 64}, -127, 127}, {GALLEY_F32, {37}, 0, 2}})
+            .test("rest", {{GALLEY_I8, {5, 67}, -127, 127}, {GALLEY_F32, {11}, 0, 2}}, Attrs().i("block", 32))
+            .test("bf16", {{GALLEY_I8, {5, 67}, -127, 127}, {GALLEY_F32, {11}, 0, 2}}, Attrs().i("block", 32).s("dtype", "bf16")));
 
 // ---- The format -------------------------------------------------------------------------------------------------------------------
 

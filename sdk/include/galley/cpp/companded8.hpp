@@ -64,38 +64,4 @@ GALLEY_ANYWHERE float entry(uint8_t code, bool is_signed) {
   return z / (2.0f - (z < 0 ? -z : z));
 }
 
-/// n numbers from the beginning of a group on, for the CPU.
-template <bool is_signed>
-void decode(const uint8_t* __restrict codes, const uint16_t* __restrict scales, int64_t n, float* __restrict out) {
-  for (int64_t begin = 0; begin < n; begin += kGroup) {
-    const int64_t end = begin + kGroup < n ? begin + kGroup : n;
-    const float s = value_of(scales[begin / kGroup]);
-    for (int64_t i = begin; i < end; ++i) out[i] = entry(codes[i], is_signed) * s;
-  }
-}
-inline void decode(const uint8_t* codes, const uint16_t* scales, int64_t n, bool is_signed, float* out) {
-  if (is_signed) decode<true>(codes, scales, n, out);
-  else decode<false>(codes, scales, n, out);
-}
-
-template <bool is_signed>
-void encode(const float* __restrict in, int64_t n, uint8_t* __restrict codes, uint16_t* __restrict scales) {
-  for (int64_t begin = 0; begin < n; begin += kGroup) {
-    const int64_t end = begin + kGroup < n ? begin + kGroup : n;
-    uint32_t most = 0;
-    for (int64_t i = begin; i < end; ++i) {
-      const uint32_t m = magnitude_bits(in[i]);
-      most = m > most ? m : most;
-    }
-    const uint16_t s = scale(most);
-    scales[begin / kGroup] = s;
-    const float by = inverse(s);
-    for (int64_t i = begin; i < end; ++i) codes[i] = code<is_signed>(in[i], by);
-  }
-}
-inline void encode(const float* in, int64_t n, bool is_signed, uint8_t* codes, uint16_t* scales) {
-  if (is_signed) encode<true>(in, n, codes, scales);
-  else encode<false>(in, n, codes, scales);
-}
-
 }  // namespace galley::sdk::companded8

@@ -127,35 +127,4 @@ inline const float* book(bool is_signed) {
   return is_signed ? books.with_signs : books.without;
 }
 
-/// n numbers from the beginning of a block on.
-inline void decode(const uint8_t* __restrict codes, const float* __restrict absmax, int64_t n, bool is_signed, float* __restrict out) {
-  const float* __restrict entries = book(is_signed);
-  for (int64_t begin = 0; begin < n; begin += kBlock) {
-    const int64_t end = begin + kBlock < n ? begin + kBlock : n;
-    const float scale = absmax[begin / kBlock];
-    for (int64_t i = begin; i < end; ++i) out[i] = entries[codes[i]] * scale;
-  }
-}
-
-template <bool is_signed>
-void encode(const float* __restrict in, int64_t n, uint8_t* __restrict codes, float* __restrict absmax) {
-  for (int64_t begin = 0; begin < n; begin += kBlock) {
-    const int64_t end = begin + kBlock < n ? begin + kBlock : n;
-    uint32_t most = 0;
-    for (int64_t i = begin; i < end; ++i) {
-      const uint32_t m = magnitude_bits(in[i]);
-      most = m > most ? m : most;
-    }
-    float largest;
-    std::memcpy(&largest, &most, sizeof largest);
-    absmax[begin / kBlock] = largest;
-    const float by = inverse(largest);
-    for (int64_t i = begin; i < end; ++i) codes[i] = code<is_signed>(in[i], by);
-  }
-}
-inline void encode(const float* in, int64_t n, bool is_signed, uint8_t* codes, float* absmax) {
-  if (is_signed) encode<true>(in, n, codes, absmax);
-  else encode<false>(in, n, codes, absmax);
-}
-
 }  // namespace galley::sdk::dynamic8

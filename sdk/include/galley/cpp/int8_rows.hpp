@@ -15,6 +15,7 @@
 
 #include "galley/cpp/anywhere.hpp"
 #include "galley/cpp/half.hpp"
+#include "galley/cpp/node.hpp"
 
 namespace galley::sdk::int8_rows {
 
@@ -67,11 +68,8 @@ struct Coded {
   explicit Coded(const galley_operand& t)
       : codes(static_cast<const int8_t*>(t.components[0]->data)),
         scales(static_cast<const float*>(t.components[1]->data)),
-        row(galley_operand_columns(&t)) {
-    for (uint32_t i = 0; i < t.n_attrs; ++i)
-      if (galley_same_text(t.attrs[i]->name, "columns") && t.attrs[i]->type == GALLEY_ATTR_I64 && t.attrs[i]->count)
-        columns = *static_cast<const int64_t*>(t.attrs[i]->data) != 0;
-  }
+        row(galley_operand_columns(&t)),
+        columns(option(t, "columns", 0) != 0) {}
   static bool holds(const galley_operand& t) { return t.format && galley_same_text(t.format, kName) && t.n_components == 2; }
 
   const int8_t* codes = nullptr;

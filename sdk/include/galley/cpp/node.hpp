@@ -235,6 +235,14 @@ inline int64_t first_number(const Node& node, uint32_t input) {
   return node.view()->first_row * (node.in(input).rank > 1 ? columns(node.in(input)) : 1);
 }
 
+/// The option of an operand's format; `otherwise` where it is not given.
+inline int64_t option(const galley_operand& t, const char* name, int64_t otherwise) {
+  for (uint32_t i = 0; i < t.n_attrs; ++i)
+    if (const galley_attr& a = *t.attrs[i]; galley_same_text(a.name, name) && a.type == GALLEY_ATTR_I64 && a.count)
+      return *static_cast<const int64_t*>(a.data);
+  return otherwise;
+}
+
 /// Makes an operand without a format.
 inline galley_operand operand(void* data, const int64_t* shape, uint32_t rank, uint32_t dtype, uint32_t access, const char* name = "") {
   galley_operand t = fresh<galley_operand>();

@@ -217,8 +217,10 @@ struct Registry {
   std::vector<const galley_kernel*> kernels;
   std::vector<const galley_format*> formats;
   std::vector<const galley_device*> devices;
+  std::vector<const galley_codec*> codecs;
   std::deque<galley_kernel> kernel_tables;
   std::deque<galley_format> format_tables;
+  std::deque<galley_codec> codec_tables;
   std::deque<KnownOp> known;
   std::deque<std::vector<const galley_known_op*>> known_tables;
   void (*close)() = nullptr;
@@ -262,6 +264,10 @@ inline bool add(const galley_format* f) {
   return true;
 }
 inline bool add(const galley_format& f) { return add(&registry().format_tables.emplace_back(f)); }
+inline bool add(const galley_codec& c) {
+  registry().codecs.push_back(&registry().codec_tables.emplace_back(c));
+  return true;
+}
 inline bool add(const galley_device* d) {
   registry().devices.push_back(d);
   return true;
@@ -291,6 +297,8 @@ inline void publish(galley_entry& entry, const galley_host* h) {
   entry.n_formats = static_cast<uint32_t>(r.formats.size());
   entry.devices = r.devices.data();
   entry.n_devices = static_cast<uint32_t>(r.devices.size());
+  entry.codecs = r.codecs.data();
+  entry.n_codecs = static_cast<uint32_t>(r.codecs.size());
   entry.close = r.close;
 }
 
@@ -311,6 +319,7 @@ inline void publish(galley_entry& entry, const galley_host* h) {
                                   id_,                                                    \
                                   version_,                                               \
                                   galley_plugin_open,                                     \
+                                  nullptr,                                                \
                                   nullptr,                                                \
                                   nullptr,                                                \
                                   nullptr,                                                \

@@ -21,7 +21,6 @@
 
 #include "galley/cpp/anywhere.hpp"
 #include "galley/cpp/node.hpp"
-#include "galley/cpp/stored.hpp"
 
 namespace galley::sdk {
 
@@ -50,10 +49,10 @@ constexpr bool check_rule() {
 
 inline bool is_16_bit(uint32_t dtype) { return dtype == GALLEY_BF16 || dtype == GALLEY_F16; }
 
-/// What kernels of steps take: numbers in F32, gradients in 16 bit too. A kernel of stored operands: those in a format that it knows, and
+/// What kernels of steps take: numbers in F32, gradients in 16 bit too. A kernel of stored operands: those in a format for which `takes_coded` is true, and
 /// at least one.
 template <class Rule>
-void check_step(const Node& node, bool stored) {
+void check_step(const Node& node, bool stored, bool (*takes_coded)(const galley_operand&)) {
   const auto is = [&](uint32_t input, uint32_t dtype) { return node.in(input).dtype == dtype; };
   bool takes = is(kStepParameter, GALLEY_F32) && (is(kStepGradient, GALLEY_F32) || is_16_bit(node.in(kStepGradient).dtype)) &&
                is(kStepNumber, GALLEY_I64) && is(kStepApply, GALLEY_I32) && (!node.has(kStepRate) || is(kStepRate, GALLEY_F32)) &&
@@ -67,7 +66,7 @@ void check_step(const Node& node, bool stored) {
   for (uint32_t i = 0; i < node.view()->n_inputs; ++i) {
     if (!node.has(i) || !node.in(i).format) continue;
     formats = true;
-    known = known && Stored(node.in(i)).as != kStoredOtherwise;
+    known = known && takes_coded(node.in(i));
   }
   if (formats != stored || !known) unsupported("formats");
 }

@@ -58,15 +58,4 @@ GALLEY_ANYWHERE float value(uint16_t y, int8_t correction) {
   return detail::number(static_cast<uint32_t>(y) << 16) + static_cast<float>(correction) * 0.0078125f * h;
 }
 
-/// n numbers, for the CPU.
-inline void encode(const float* __restrict in, int64_t n, uint16_t* __restrict y, int8_t* __restrict corrections) {
-  for (int64_t i = 0; i < n; ++i) {
-    y[i] = rounded(in[i]);
-    corrections[i] = correction(in[i], y[i]);
-  }
-}
-inline void decode(const uint16_t* __restrict y, const int8_t* __restrict corrections, int64_t n, float* __restrict out) {
-  for (int64_t i = 0; i < n; ++i) out[i] = value(y[i], corrections[i]);
-}
-
 }  // namespace galley::sdk::split

@@ -3,7 +3,7 @@
 //   add_step_kernels<AdamWRule>("adamw_step")
 //     adamw_step.cpu               the steps of any number of parameters
 //     adamw_step_copy.cpu          each followed by a copy of the parameter in 16 bit: "adamw_step>copy"
-//     adamw_step_stored.cpu        where operands are in a format of stored.hpp
+//     adamw_step_stored.cpu        where operands are in a format that has a codec
 //     adamw_step_stored_copy.cpu   both
 //
 // One region on the compute threads for all parameters, in blocks of a fixed size; copies are made while their block is in the cache. A
@@ -16,14 +16,13 @@
 #include "galley/cpp/groups.hpp"
 #include "galley/cpp/half.hpp"
 #include "galley/cpp/rule.hpp"
+#include "galley/cpp/stored.hpp"
 
 namespace galley::sdk {
 
 namespace detail {
 
 inline constexpr int64_t kStepBlock = 16384;  // elements: four operands of it fit the second-level cache
-// Elements that are converted at a time, so that they stay in the first-level cache; whole blocks of every format.
-inline constexpr int64_t kStepTile = 1024;
 
 /// By value, so that the compiler knows that no operand overlaps it.
 template <class Rule>
@@ -66,8 +65,8 @@ class ParameterStep {
     if (copy) copy_ = Stored(*copy);
     for (uint32_t k = 0; k < Rule::kStates; ++k)
       if (node.has(kStepStates + k)) states_[k] = Stored(node.in(kStepStates + k));
-    converts_ = parameter_.as != kStoredF32 || gradient_.as != kStoredF32;
-    for (const Stored& state : states_) converts_ = converts_ || state.as != kStoredF32;
+    converts_ = !parameter_.in_place() || !gradient_.in_place();
+    for (const Stored& state : states_) converts_ = converts_ || !state.in_place();
   }
 
   /// Reads what is known only now.
@@ -85,29 +84,29 @@ class ParameterStep {
   void run(int64_t begin, int64_t n) const {
     if (!converts_) {
       if (applies_) step(begin, n, nullptr);
-      if (copy_.data) store_stored(static_cast<const float*>(parameter_.data) + begin, n, copy_, begin);
+      if (copy_) copy_.store(parameter_.load(begin, n, nullptr), n, begin);
       return;
     }
-    float room[2 + kMostStates][kStepTile];
-    for (int64_t at = begin; at < begin + n; at += kStepTile) step(at, std::min(kStepTile, begin + n - at), room);
+    float room[2 + kMostStates][kStoredTile];
+    for (int64_t at = begin; at < begin + n; at += kStoredTile) step(at, std::min(kStoredTile, begin + n - at), room);
   }
 
  private:
   /// `room`: for what is converted.
-  void step(int64_t begin, int64_t n, float (*room)[kStepTile]) const {
+  void step(int64_t begin, int64_t n, float (*room)[kStoredTile]) const {
     const auto load = [&](const Stored& stored, int place) {
-      return stored.data ? load_stored(stored, begin, n, room ? room[place] : nullptr) : nullptr;
+      return stored ? stored.load(begin, n, room ? room[place] : nullptr) : nullptr;
     };
     float* const p = load(parameter_, 0);
     if (applies_) {
       float* states[kMostStates];
       for (int k = 0; k < kMostStates; ++k) states[k] = load(states_[k], 2 + k);
       step_variant<Rule>(variant_, constants_, n, load(gradient_, 1), p, states[0], states[1], states[2]);
-      store_stored(p, n, parameter_, begin);
+      parameter_.store(p, n, begin);
       for (int k = 0; k < kMostStates; ++k)
-        if (states[k]) store_stored(states[k], n, states_[k], begin);
+        if (states[k]) states_[k].store(states[k], n, begin);
     }
-    if (room && copy_.data) store_stored(p, n, copy_, begin);
+    if (room && copy_) copy_.store(p, n, begin);
   }
 
   Node node_;
@@ -125,7 +124,7 @@ class ParameterSteps {
  public:
   static void query(const Nodes& nodes, const galley_target&, galley_kernel_plan&) {
     for (size_t i = 0; i < nodes.size(); i += links) {
-      check_step<Rule>(nodes[i], stored);
+      check_step<Rule>(nodes[i], stored, Stored::takes_coded);
       if constexpr (links > 1) check_step_copy(nodes[i], nodes[i + 1]);
     }
   }
@@ -147,21 +146,6 @@ class ParameterSteps {
 };
 
 }  // namespace detail
-
-/// Copies n numbers from one way of lying to another, on the CPU: on the compute threads, in pieces of whole blocks of every format.
-inline void convert_stored(const Stored& from, const Stored& to, int64_t n) {
-  constexpr int64_t kPiece = 16384, kTile = 1024;
-  parallel((n + kPiece - 1) / kPiece, [&](int64_t piece) {
-    float room[kTile];
-    const int64_t end = std::min(n, (piece + 1) * kPiece);
-    for (int64_t at = piece * kPiece; at < end; at += kTile) {
-      const int64_t some = std::min(kTile, end - at);
-      const float* const numbers = load_stored(from, at, some, room);
-      if (to.as == kStoredF32) std::copy(numbers, numbers + some, static_cast<float*>(to.data) + at);
-      else store_stored(numbers, some, to, at);
-    }
-  });
-}
 
 /// Adds the kernels of `op`, whose inputs are those of StepInput and the rule's states. `known`: what they know of it, where it is neither
 /// the plugin's own nor Galley's.

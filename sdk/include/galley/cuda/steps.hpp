@@ -3,7 +3,7 @@
 //   add_step_kernels<AdamWRule>("adamw_step")
 //     adamw_step.cuda               the steps of any number of parameters in one launch
 //     adamw_step_copy.cuda          each also writes the new parameter in 16 bit: "adamw_step>copy"
-//     adamw_step_stored.cuda        where operands are in a format of galley/cpp/stored.hpp, which is read and written in the same pass
+//     adamw_step_stored.cuda        where operands are in a format of stored.hpp, which is read and written in the same pass
 //     adamw_step_stored_copy.cuda   both
 //
 // A step is bound by memory. Each block finds its parameter in a table. lr, step, factor and apply are in the device's memory, so each
@@ -15,6 +15,7 @@
 #include "galley/cuda/kernel.hpp"
 #include "galley/cuda/quad.hpp"
 #include "galley/cuda/segments.hpp"
+#include "galley/cuda/stored.hpp"
 
 namespace galley::cuda {
 
@@ -152,10 +153,10 @@ template <class Rule>
 struct StoredStep : StepBase<Rule> {
   explicit StoredStep(const Node& node) : StepBase<Rule>(node), p(node.in(sdk::kStepParameter)), gradient(node.in(sdk::kStepGradient)) {
     for (int k = 0; k < Rule::kStates; ++k)
-      if (const uint32_t input = sdk::kStepStates + static_cast<uint32_t>(k); node.has(input)) states[k] = sdk::Stored(node.in(input));
+      if (const uint32_t input = sdk::kStepStates + static_cast<uint32_t>(k); node.has(input)) states[k] = Stored(node.in(input));
   }
 
-  sdk::Stored p, gradient, states[sdk::kMostStates], copy;
+  Stored p, gradient, states[sdk::kMostStates], copy;
 };
 
 /// Code books in shared memory: what codes stand for, without their scale.
@@ -174,8 +175,8 @@ __device__ inline void fill_books(StepBooks* books) {
 }
 
 /// Of an operand that is in no format.
-__device__ inline uint32_t dtype_of(const sdk::Stored& stored) {
-  return stored.as == sdk::kStoredBf16 ? GALLEY_BF16 : stored.as == sdk::kStoredF16 ? GALLEY_F16 : GALLEY_F32;
+__device__ inline uint32_t dtype_of(const Stored& stored) {
+  return stored.as == kStoredBf16 ? GALLEY_BF16 : stored.as == kStoredF16 ? GALLEY_F16 : GALLEY_F32;
 }
 
 /// How many of a lane's numbers in quad q of the unit that begins at `unit` there are.
@@ -204,15 +205,15 @@ __device__ inline void store_codes(void* data, int64_t at, int n, const Vector<u
 
 /// The code book of a format; NULL: it has none.
 __device__ inline const float* entries_of(uint32_t as, const StepBooks& books) {
-  return as == sdk::kStoredDynamic8             ? books.with_signs
-         : as == sdk::kStoredDynamic8Unsigned   ? books.without
-         : as == sdk::kStoredCompanded8         ? books.companded
-         : as == sdk::kStoredCompanded8Unsigned ? books.companded_unsigned
-                                                : nullptr;
+  return as == kStoredDynamic8             ? books.with_signs
+         : as == kStoredDynamic8Unsigned   ? books.without
+         : as == kStoredCompanded8         ? books.companded
+         : as == kStoredCompanded8Unsigned ? books.companded_unsigned
+                                           : nullptr;
 }
-__device__ inline bool is_dynamic8(uint32_t as) { return as == sdk::kStoredDynamic8 || as == sdk::kStoredDynamic8Unsigned; }
+__device__ inline bool is_dynamic8(uint32_t as) { return as == kStoredDynamic8 || as == kStoredDynamic8Unsigned; }
 
-__device__ inline void load_unit(const sdk::Stored& from, const StepBooks& books, int64_t unit, int64_t end, float (&to)[kLaneNumbers]) {
+__device__ inline void load_unit(const Stored& from, const StepBooks& books, int64_t unit, int64_t end, float (&to)[kLaneNumbers]) {
   const float* const entries = entries_of(from.as, books);
 #pragma unroll
   for (int q = 0; q < kUnitQuads; ++q) {
@@ -226,7 +227,7 @@ __device__ inline void load_unit(const sdk::Stored& from, const StepBooks& books
       const Vector<uint8_t, kQuad> four = load_codes(from.data, at, n);
 #pragma unroll
       for (int i = 0; i < kQuad; ++i) quad[i] = i < n ? entries[four.at[i]] * scale : 0.0f;
-    } else if (from.as == sdk::kStoredSplit) {
+    } else if (from.as == kStoredSplit) {
       load_quad(from.data, GALLEY_BF16, at, n, quad);
       const Vector<uint8_t, kQuad> four = load_codes(from.side, at, n);
 #pragma unroll
@@ -257,8 +258,8 @@ __device__ inline uint32_t most_of(const float (&from)[kLaneNumbers]) {
   return most;
 }
 
-__device__ inline void store_dynamic8(const sdk::Stored& to, int64_t unit, int64_t end, const float (&from)[kLaneNumbers]) {
-  const bool with_signs = to.as == sdk::kStoredDynamic8;
+__device__ inline void store_dynamic8(const Stored& to, int64_t unit, int64_t end, const float (&from)[kLaneNumbers]) {
+  const bool with_signs = to.as == kStoredDynamic8;
   const float absmax = __uint_as_float(most_of<0, kLaneNumbers, kStepWarp>(from)), by = sdk::dynamic8::inverse(absmax);
   if (threadIdx.x % kStepWarp == 0) static_cast<float*>(to.side)[unit / kStepUnit] = absmax;
 #pragma unroll
@@ -276,8 +277,8 @@ __device__ inline void store_dynamic8(const sdk::Stored& to, int64_t unit, int64
 }
 
 /// A group of 32 numbers is a quad of eight lanes.
-__device__ inline void store_companded8(const sdk::Stored& to, int64_t unit, int64_t end, const float (&from)[kLaneNumbers]) {
-  const bool with_signs = to.as == sdk::kStoredCompanded8;
+__device__ inline void store_companded8(const Stored& to, int64_t unit, int64_t end, const float (&from)[kLaneNumbers]) {
+  const bool with_signs = to.as == kStoredCompanded8;
   static_assert(kUnitQuads == 2);
   const uint32_t most[kUnitQuads] = {most_of<0, kQuad, kGroup / kQuad>(from), most_of<kQuad, kQuad, kGroup / kQuad>(from)};
 #pragma unroll
@@ -297,7 +298,7 @@ __device__ inline void store_companded8(const sdk::Stored& to, int64_t unit, int
   }
 }
 
-__device__ inline void store_split(const sdk::Stored& to, int64_t unit, int64_t end, const float (&from)[kLaneNumbers]) {
+__device__ inline void store_split(const Stored& to, int64_t unit, int64_t end, const float (&from)[kLaneNumbers]) {
 #pragma unroll
   for (int q = 0; q < kUnitQuads; ++q) {
     int64_t at;
@@ -317,10 +318,10 @@ __device__ inline void store_split(const sdk::Stored& to, int64_t unit, int64_t 
 }
 
 /// Numbers that are not there are 0. All lanes of the warp come by.
-__device__ inline void store_unit(const sdk::Stored& to, int64_t unit, int64_t end, const float (&from)[kLaneNumbers]) {
+__device__ inline void store_unit(const Stored& to, int64_t unit, int64_t end, const float (&from)[kLaneNumbers]) {
   if (is_dynamic8(to.as)) return store_dynamic8(to, unit, end, from);
-  if (to.as == sdk::kStoredCompanded8 || to.as == sdk::kStoredCompanded8Unsigned) return store_companded8(to, unit, end, from);
-  if (to.as == sdk::kStoredSplit) return store_split(to, unit, end, from);
+  if (to.as == kStoredCompanded8 || to.as == kStoredCompanded8Unsigned) return store_companded8(to, unit, end, from);
+  if (to.as == kStoredSplit) return store_split(to, unit, end, from);
 #pragma unroll
   for (int q = 0; q < kUnitQuads; ++q) {
     int64_t at;
@@ -381,7 +382,7 @@ __global__ void __launch_bounds__(kStepThreads, 2) stored_steps(GALLEY_SEGMENTS(
 // ---- What the host calls ----------------------------------------------------------------------------------------------------------------
 
 template <int threads>
-__global__ void __launch_bounds__(threads) convert_units(sdk::Stored from, sdk::Stored to, int64_t count) {
+__global__ void __launch_bounds__(threads) convert_units(Stored from, Stored to, int64_t count) {
   GALLEY_SHARED(StepBooks, books, 1);
   fill_books(books);
   __syncthreads();
@@ -400,7 +401,7 @@ class ParameterSteps {
  public:
   static void query(const Nodes& nodes, const galley_target&, galley_kernel_plan&) {
     for (size_t i = 0; i < nodes.size(); i += links) {
-      sdk::detail::check_step<Rule>(nodes[i], stored);
+      sdk::detail::check_step<Rule>(nodes[i], stored, Stored::takes);
       if constexpr (links > 1) sdk::detail::check_step_copy(nodes[i], nodes[i + 1]);
     }
   }
@@ -410,7 +411,7 @@ class ParameterSteps {
       if constexpr (links > 1) {
         const galley_operand& copy = nodes[i + 1].out(0);
         if constexpr (stored) {
-          s.copy = sdk::Stored(copy);
+          s.copy = Stored(copy);
         } else {
           s.copy = copy.data;
           s.copy_dtype = copy.dtype;
@@ -432,7 +433,7 @@ class ParameterSteps {
 }  // namespace detail
 
 /// Copies n numbers from one way of lying to another.
-inline void convert_stored(const sdk::Stored& from, const sdk::Stored& to, int64_t n, galley_queue* queue) {
+inline void convert_stored(const Stored& from, const Stored& to, int64_t n, galley_queue* queue) {
   constexpr int threads = detail::kStepThreads, numbers = threads / detail::kStepWarp * detail::kStepUnit;
   launch(detail::convert_units<threads>, {blocks_of(n, numbers), threads}, queue, from, to, n);
 }

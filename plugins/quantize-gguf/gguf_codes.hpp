@@ -2,10 +2,10 @@
 // vectors of.
 #pragma once
 
-#include "galley/cpp/gguf_blocks.hpp"
 #include "galley/cpp/half.hpp"
+#include "gguf_blocks.hpp"
 
-namespace galley::sdk::gguf_blocks {
+namespace galley::gguf_blocks {
 
 namespace detail {
 
@@ -59,9 +59,9 @@ inline void decode_as(const uint8_t* blocks, int64_t at, int64_t n, To* to) {
     const int64_t which = at / kGroup, first = at % kGroup, size = kGroup - first < end - at ? kGroup - first : end - at;
     group<type>(blocks + which / groups * bytes_of(type), static_cast<int>(which % groups), room);
     if (size == kGroup)
-      for (int i = 0; i < kGroup; ++i) from_float(room[i], to[i]);
+      for (int i = 0; i < kGroup; ++i) sdk::from_float(room[i], to[i]);
     else
-      for (int64_t i = 0; i < size; ++i) from_float(room[first + i], to[i]);
+      for (int64_t i = 0; i < size; ++i) sdk::from_float(room[first + i], to[i]);
     at += size;
     to += size;
   }
@@ -84,4 +84,4 @@ inline void decode(const Coded& from, int64_t at, int64_t n, To* to) {
   }
 }
 
-}  // namespace galley::sdk::gguf_blocks
+}  // namespace galley::gguf_blocks

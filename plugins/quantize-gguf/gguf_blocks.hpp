@@ -28,7 +28,7 @@
 #include "galley/cpp/anywhere.hpp"
 #include "galley/cpp/node.hpp"
 
-namespace galley::sdk::gguf_blocks {
+namespace galley::gguf_blocks {
 
 inline constexpr const char* kName = "gguf-blocks";
 
@@ -130,12 +130,12 @@ inline Type type_of(const galley_attr* const* attrs, uint32_t n) {
     const galley_attr& a = *attrs[i];
     if (galley_same_text(a.name, "type") && a.type == GALLEY_ATTR_STRING) {
       type = type_named(static_cast<const char*>(a.data));
-      if (type == kTypes) invalid(std::string(kName) + ": type = '" + static_cast<const char*>(a.data) + "', which it does not have");
+      if (type == kTypes) sdk::invalid(std::string(kName) + ": type = '" + static_cast<const char*>(a.data) + "', which it does not have");
     } else if (!galley_same_text(a.name, "dtype")) {
-      invalid(std::string(kName) + " has no option '" + a.name + "'");
+      sdk::invalid(std::string(kName) + " has no option '" + a.name + "'");
     }
   }
-  if (type == kTypes) invalid(std::string(kName) + " has to be given a type");
+  if (type == kTypes) sdk::invalid(std::string(kName) + " has to be given a type");
   return type;
 }
 
@@ -146,9 +146,7 @@ struct Coded {
 
   Coded() = default;
   Coded(const void* data, Type of) : blocks(static_cast<const uint8_t*>(data)), type(of) {}
-  /// Of an operand for which `holds` is true.
   explicit Coded(const galley_operand& operand) : Coded(operand.components[0]->data, type_of(operand.attrs, operand.n_attrs)) {}
-  static bool holds(const galley_operand& operand) { return operand.format && galley_same_text(operand.format, kName); }
 };
 
-}  // namespace galley::sdk::gguf_blocks
+}  // namespace galley::gguf_blocks

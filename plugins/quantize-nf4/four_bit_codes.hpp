@@ -4,14 +4,14 @@
 // 16 or 32 numbers.
 #pragma once
 
-#include "galley/cpp/four_bit.hpp"
+#include "four_bit.hpp"
 #include "galley/cpp/half.hpp"
 
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
-namespace galley::sdk::four_bit {
+namespace galley::four_bit {
 
 namespace detail {
 
@@ -95,7 +95,7 @@ inline void decode(const Coded& from, int64_t at, int64_t n, To* out) {
     const float absmax = from.absmax_of(block, book);
     alignas(64) To table[16];
 #pragma GCC unroll 1  // the compiler makes a vector of it, and would otherwise unroll it first: 2 ns a number in F16
-    for (int k = 0; k < 16; ++k) from_float(entries[k] * absmax, table[k]);
+    for (int k = 0; k < 16; ++k) sdk::from_float(entries[k] * absmax, table[k]);
     if (at % 2) *out++ = table[from.codes[at++ / 2] & 15];
     detail::look_up(from.codes + at / 2, until - at, table, out);
     out += until - at;
@@ -140,4 +140,4 @@ inline float encode_nested(const float* absmax, int64_t n, float offset, uint8_t
   return largest;
 }
 
-}  // namespace galley::sdk::four_bit
+}  // namespace galley::four_bit

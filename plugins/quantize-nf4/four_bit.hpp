@@ -20,7 +20,9 @@
 #include "galley/cpp/dynamic8.hpp"
 #include "galley/cpp/node.hpp"
 
-namespace galley::sdk::four_bit {
+namespace galley::four_bit {
+
+namespace dynamic8 = sdk::dynamic8;
 
 inline constexpr const char* kName = "four-bit";
 inline constexpr int64_t kNested = dynamic8::kBlock;  ///< absmax that share one of theirs
@@ -195,16 +197,16 @@ struct Options {
       if (galley_same_text(a.name, "type") && a.type == GALLEY_ATTR_STRING) {
         const char* const text = static_cast<const char*>(a.data);
         if (!galley_same_text(text, "nf4") && !galley_same_text(text, "fp4"))
-          invalid(std::string("four-bit: type = '") + text + "'; it has to be nf4 or fp4");
+          sdk::invalid(std::string("four-bit: type = '") + text + "'; it has to be nf4 or fp4");
         type = galley_same_text(text, "fp4") ? kFp4 : kNf4;
       } else if (galley_same_text(a.name, "block") && number) {
         block = *static_cast<const int64_t*>(a.data);
         if (block < 32 || block > 4096 || (block & (block - 1)))
-          invalid("four-bit: block = " + std::to_string(block) + "; it has to be 32, 64, 128, … or 4096");
+          sdk::invalid("four-bit: block = " + std::to_string(block) + "; it has to be 32, 64, 128, … or 4096");
       } else if (galley_same_text(a.name, "double") && number) {
         doubled = *static_cast<const int64_t*>(a.data) != 0;
       } else if (!galley_same_text(a.name, "dtype")) {
-        invalid(std::string("four-bit has no option '") + a.name + "'");
+        sdk::invalid(std::string("four-bit has no option '") + a.name + "'");
       }
     }
   }
@@ -231,9 +233,7 @@ struct Coded {
         block(options.block),
         type(options.type),
         doubled(options.doubled) {}
-  /// An operand for which `holds` is true.
   explicit Coded(const galley_operand& operand) : Coded(operand.components, Options(operand.attrs, operand.n_attrs)) {}
-  static bool holds(const galley_operand& operand) { return operand.format && galley_same_text(operand.format, kName); }
 
   /// The absmax of a block; `book`: of dynamic8, with signs.
   GALLEY_ANYWHERE float absmax_of(int64_t of, const float* book) const {
@@ -242,4 +242,4 @@ struct Coded {
   }
 };
 
-}  // namespace galley::sdk::four_bit
+}  // namespace galley::four_bit
