@@ -337,7 +337,7 @@ std::vector<CommandSpec> all_commands() {
        command_certify},
       {"check",
        "DIR",
-       "hold a plugin's ops against what they say: gradient rules and kernels, on their own test cases",
+       "hold a plugin's ops against what they say: gradient rules, roles and kernels, on their own test cases",
        "DIR is a plugin's folder, which may lie anywhere. Each gradient rule is held against finite differences of its op's reference in\n"
        "double precision, each kernel for the processor against the reference, at two addresses and with two numbers of threads. Says "
        "what\n"

@@ -33,7 +33,7 @@ GRADIENT = 'On return, the tensor that holds the gradient of each input that nee
 @case
 def ops_with_a_fault():
     found = set(wrong(planted()[1]))
-    check(found == {'gate_factor', 'gate_swapped', 'gate_forward', 'gate_kernel_back', 'gate_address'}, sorted(found))
+    check(found == {'gate_factor', 'gate_swapped', 'gate_forward', 'gate_kernel_back', 'gate_address', 'gate_rows'}, sorted(found))
 
 
 @cases({'gate_factor': ({"input 1 ('b')"}, 'off by 9'),  # 10 times as large
@@ -56,10 +56,18 @@ def kernels():
 
 
 @case
+def roles():
+    """A reference that takes the first row of a part for that of the tensor; its gradient is another finding."""
+    found = [f for c in planted()[1]['cases'] if c['op'] == 'gate_rows' for f in c['findings']]
+    parts = [f for f in found if 'in three parts' in f['sentence']]
+    check([f['operand'] for f in parts] == ["output 0 ('y')"] and 'for all rows at once' in parts[0]['rule'], found)
+
+
+@case
 def what_is_held():
     _, said = planted()
     held = {(c['op'], c['case']): c['held'] for c in said['cases']}
-    check(held['gate_right', 'small'] == ['gradient of a, b', "kernel 'gate_right.cpu'"], held)
+    check(held['gate_right', 'small'] == ['gradient of a, b', 'rows in parts', "kernel 'gate_right.cpu'"], held)
     check(said['findings'] == sum(len(c['findings']) for c in said['cases']) > 0 and said['plugin'] == 'wrong-gradients', said)
 
 
@@ -75,8 +83,8 @@ def unchecked(_, word):
 def lines():
     r, said = planted()
     out = r.stdout.splitlines()
-    check("ok     gate_right, small: gradient of a, b; kernel 'gate_right.cpu'" in out, r.stdout)
-    check(out[-1].startswith('8 ops, 13 cases: ') and out[-1].endswith(f'{said["findings"]} findings'), out[-1])
+    check("ok     gate_right, small: gradient of a, b; rows in parts; kernel 'gate_right.cpu'" in out, r.stdout)
+    check(out[-1].startswith('9 ops, 15 cases: ') and out[-1].endswith(f'{said["findings"]} findings'), out[-1])
     check("plugin 'wrong-gradients': op 'gate_factor', case 'small', input 1 ('b'): the gradient rule says" in r.stderr and GRADIENT in r.stderr, r.stderr)
 
 

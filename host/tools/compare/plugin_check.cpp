@@ -11,6 +11,7 @@
 #include "host/plugins/host_table.hpp"
 #include "host/proofs/gradients.hpp"
 #include "host/proofs/lone_kernel.hpp"
+#include "host/proofs/roles.hpp"
 #include "host/tools/compare/printed.hpp"
 
 namespace galley {
@@ -20,6 +21,8 @@ constexpr const char* kRuleGradient =
     "galley_gradient_call: \"On return, the tensor that holds the gradient of each input that needs one.\"";
 constexpr const char* kRuleReference = "galley_op.reference: \"Computes the op as it is defined.\"";
 constexpr const char* kRuleSteady = "galley_op.reference: \"Computes the op as it is defined\", which no address is part of";
+constexpr const char* kRuleRoles =
+    "op.h: \"computed for any contiguous rows of its ROWS operands […] an op gives the numbers that it gives for all rows at once\"";
 constexpr const char* kRuleKernel = "op.h: \"a reference in double precision that all kernels are tested against\"";
 constexpr const char* kRuleBytes =
     "kernel.h: a kernel without GALLEY_PLAN_VARIES has the same bytes in another run, at other addresses and with other threads";
@@ -117,7 +120,12 @@ class Checker {
     } else if (own && !same(*outputs, *again)) {
       find("", HUGE_VAL, "its reference computes other numbers at other addresses, or in another run", kRuleSteady);
     } else {
-      if (own) TRY_STATUS(check_rule(node, ops, random, checked, find));
+      if (own) {
+        TRY_STATUS(check_rule(node, ops, random, checked, find));
+        const RoleCheck roles = TRY(check_roles(node, *outputs, ops));
+        if (!roles.rows.empty()) checked.held.emplace_back("rows in parts");
+        for (const RoleFault& fault : roles.faults) find(fault.output, fault.share, fault.sentence, kRuleRoles);
+      }
       TRY_STATUS(check_kernels(node, *outputs, checked, find));
     }
     if (options_.after) options_.after(checked);

@@ -1,5 +1,5 @@
-// Checks a plugin's ops on the test cases that they declare: gradient rules by finite differences of the reference, and kernels of the
-// processor by the reference.
+// Checks a plugin's ops on the test cases that they declare: gradient rules by finite differences of the reference, roles by parts of the
+// rows, and kernels of the processor by the reference.
 #pragma once
 
 #include <cstdint>
