@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace galley {
@@ -61,6 +62,18 @@ inline constexpr std::array<FillInfo, kFills> kFillInfo = {{
     {"source_first", "source_first", FillExtent::Target, false},              // where the source begins in its row
     {"source_last", "source_last", FillExtent::Target, false},                // where the source ends in its row
 }};
+/// What a source of a plugin brings besides, by a name of its own (galley/source.h). The fills of these follow kFills, in their order.
+struct OwnInput {
+  std::string name;
+  std::string unit;    ///< what a label is of; "": they do not count
+  int64_t extent = 0;  ///< numbers of a row; 0: one a position
+  uint32_t dtype = 0;  ///< I32 or F32
+  friend bool operator==(const OwnInput&, const OwnInput&) = default;
+};
+inline constexpr size_t kMostOwnInputs = 8;
+inline constexpr Fill own_fill(size_t index) { return static_cast<Fill>(kFills + index); }
+inline constexpr bool is_own(Fill fill) { return static_cast<size_t>(fill) >= kFills; }
+
 inline constexpr const FillInfo& info_of(Fill fill) { return kFillInfo[static_cast<size_t>(fill)]; }
 /// Returns whether these labels belong to a row, and not to its tokens.
 inline constexpr bool of_rows(Fill labels) { return labels == Fill::RowLabels || labels == Fill::RowValues; }

@@ -76,8 +76,8 @@ void print_tokens(const std::vector<TokenId>& ids, const std::vector<bool>& coun
   std::putchar('\n');
 }
 
-/// What is learned of a row beside its text: its target, its labels, what was masked.
-void print_labels(const BatchRow& row, Fill labels, const TextCodec* codec) {
+/// What is learned of a row beside its text: its target, its labels, what was masked. `name`: of these labels.
+void print_labels(const BatchRow& row, Fill labels, const std::string& name, const TextCodec* codec) {
   const Marks mark = marks();
   std::vector<TokenId> counted;
   for (const int32_t label : row[labels])
@@ -89,7 +89,7 @@ void print_labels(const BatchRow& row, Fill labels, const TextCodec* codec) {
     values += digits;
   }
   const bool tokens = labels == Fill::TargetLabels || labels == Fill::MaskedTokens;
-  std::printf("%s── %s: %zu count %s\n", mark.border, info_of(labels).name, counted.size(), mark.end);
+  std::printf("%s── %s: %zu count %s\n", mark.border, name.c_str(), counted.size(), mark.end);
   std::fputs(mark.counted, stdout);
   std::fputs(labels == Fill::RowValues ? values.c_str() : printable(text_of(counted, tokens ? codec : nullptr), Lines::Keep).c_str(),
              stdout);
@@ -97,10 +97,12 @@ void print_labels(const BatchRow& row, Fill labels, const TextCodec* codec) {
 }
 
 /// One row: a block for each document in it.
-void print_row(const BatchRow& row, Fill labels, int64_t number, const TextCodec* codec) {
+void print_row(const BatchRow& row, const BatchLayout& layout, int64_t number, const TextCodec* codec) {
   const Marks mark = marks();
   const size_t length = row.length();
-  const bool next = labels == Fill::NextTokens;
+  const Fill labels = layout.counted();
+  // An objective over a plugin's labels learns from the tokens that follow, too.
+  const bool next = labels == Fill::NextTokens || is_own(labels);
   const auto is_padding = [&](size_t s) {
     return row.next()[s] == kNoLabel && row.first_key()[s] == static_cast<int32_t>(s) && row.tokens()[s] == 0;
   };
@@ -129,12 +131,19 @@ void print_row(const BatchRow& row, Fill labels, int64_t number, const TextCodec
     print_tokens(ids, counts, codec);
     begin = stop;
   }
-  if (!next) print_labels(row, labels, codec);
+  if (labels != Fill::NextTokens) print_labels(row, labels, is_own(labels) ? layout.own_of(labels).name : info_of(labels).name, codec);
 }
 
-/// By the names of the model's inputs; "labels" are those that count in the loss.
-std::string json_of(const BatchRow& row, Fill labels) {
+/// By the names of the model's inputs; "labels" are those that count in the loss. `own`: what a plugin's data brings besides.
+std::string json_of(const BatchRow& row, Fill labels, const std::vector<OwnInput>& own) {
   Table out;
+  for (size_t i = 0; i < own.size(); ++i) {
+    List numbers;
+    for (const int32_t number : row[own_fill(i)])
+      numbers.push_back(own[i].dtype == GALLEY_F32 ? Value(static_cast<double>(std::bit_cast<float>(number)))
+                                                   : Value(static_cast<int64_t>(number)));
+    out.emplace(own[i].name, std::move(numbers));
+  }
   for (size_t f = 0; f < kFills; ++f) {
     const auto fill = static_cast<Fill>(f);
     const FillInfo& info = info_of(fill);
@@ -152,7 +161,7 @@ std::string json_of(const BatchRow& row, Fill labels) {
 std::string inputs_text(const Program& program) {
   std::string out;
   for (const Program::Input& input : program.inputs) {
-    const std::string fill = info_of(input.fill).name;
+    const std::string fill = is_own(input.fill) ? input.name : info_of(input.fill).name;
     out += (out.empty() ? "" : ", ") + input.name + (fill == input.name ? "" : " (" + fill + ")");
   }
   return out;
@@ -166,7 +175,8 @@ std::string json_of(const std::vector<DataReport>& reports, const Study& study, 
     list.emplace_back(std::move(facts));
   }
   Table inputs;
-  for (const Program::Input& input : study.program.inputs) inputs.emplace(input.name, std::string(info_of(input.fill).name));
+  for (const Program::Input& input : study.program.inputs)
+    inputs.emplace(input.name, is_own(input.fill) ? input.name : std::string(info_of(input.fill).name));
   Table out = {{"data", Value(std::move(list))}, {"inputs", Value(std::move(inputs))}, {"steps", Value(study.recipe.steps)}};
   if (source.epoch() > 0) out.emplace("rows_an_epoch", static_cast<int64_t>(source.epoch()));
   if (study.recipe.epochs > 0) out.emplace("epochs", study.recipe.epochs);
@@ -192,7 +202,8 @@ Status show_data(Study& study, int64_t rows, DataForm form, Split split, const s
   if (form == DataForm::Text) print_lines("  %-22s %s\n", "the model reads", inputs_text(study.program).c_str());
   const DataSpec& spec = text_data(recipe);
   std::optional<TextCodec> codec;
-  if (!reports.empty() && spec.kind != "tokens") codec.emplace(TRY(TextCodec::open(spec, recipe)));
+  if (study.source ? spec.options.contains("tokenizer") : !reports.empty() && spec.kind != "tokens")
+    codec.emplace(TRY(TextCodec::open(spec, recipe)));
 
   const BatchLayout& layout = study.data.layout;
   const Fill labels = layout.counted();
@@ -202,8 +213,8 @@ Status show_data(Study& study, int64_t rows, DataForm form, Split split, const s
   const auto show = [&] {
     for (int64_t r = 0; r < window.rows() && shown < rows; ++r) {
       ++shown;
-      if (form == DataForm::Json) std::printf("%s\n", json_of(window.row(r), labels).c_str());
-      else print_row(window.row(r), labels, shown, codec ? &*codec : nullptr);
+      if (form == DataForm::Json) std::printf("%s\n", json_of(window.row(r), labels, window.layout.own).c_str());
+      else print_row(window.row(r), window.layout, shown, codec ? &*codec : nullptr);
     }
   };
   if (split == Split::Train) {

@@ -78,11 +78,13 @@ Status train_shown(const CommandLine& a, const Study& study, const OpenSource& o
 }
 
 /// Of a validation: with its unit, and of tokens what it means.
-std::string loss_text(double loss, Fill labels) {
-  char text[96];
-  const bool tokens = labels != Fill::TokenLabels && !of_rows(labels);
-  if (tokens) std::snprintf(text, sizeof text, "%.4f %s, perplexity %.3f", loss, loss_unit(labels), std::exp(loss));
-  else std::snprintf(text, sizeof text, labels == Fill::RowValues ? "%.4f, the %s" : "%.4f %s", loss, loss_unit(labels));
+std::string loss_text(double loss, const Study& study) {
+  char text[160];
+  const Fill labels = study.recipe.learning.labels;
+  const std::string unit = study.loss_unit();
+  const bool tokens = labels != Fill::TokenLabels && !of_rows(labels) && !study.data.layout.counted_own;
+  if (tokens) std::snprintf(text, sizeof text, "%.4f %s, perplexity %.3f", loss, unit.c_str(), std::exp(loss));
+  else std::snprintf(text, sizeof text, labels == Fill::RowValues ? "%.4f, the %s" : "%.4f %s", loss, unit.c_str());
   return text;
 }
 
@@ -259,7 +261,7 @@ Status command_eval(const CommandLine& a) {
       std::printf(", %s: %s", json_quote(name).c_str(), to_json(value).c_str());
     std::printf("}\n");
   } else {
-    std::printf("validation loss %s\n", loss_text(loss, s->recipe.learning.labels).c_str());
+    std::printf("validation loss %s\n", loss_text(loss, *s).c_str());
     if (scores) print_lines(scores_text(*scores, s->recipe.learning));
   }
   return reference.finish(ok());

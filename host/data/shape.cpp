@@ -72,6 +72,7 @@ void pad_row(const BatchRow& row) {
   for (const Fill labels : {Fill::TokenLabels, Fill::RowLabels, Fill::RowValues, Fill::TargetLabels})
     std::ranges::fill(row[labels], kNoLabel);
   std::ranges::fill(row[Fill::TargetTokens], 0);
+  for (size_t i = 0; i < kMostOwnInputs; ++i) std::ranges::fill(row[own_fill(i)], own_fill(i) == row.own_labels ? kNoLabel : 0);
   complete_row(row, 0, 0, nullptr, {});
 }
 

@@ -9,6 +9,7 @@
 #include "host/data/batch.hpp"
 #include "host/data/corpus.hpp"
 #include "host/data/layout.hpp"
+#include "host/data/plugin_rows.hpp"
 #include "host/data/random_tokens.hpp"
 #include "host/data/shape.hpp"
 #include "host/tokens/spec.hpp"
@@ -37,7 +38,7 @@ Result<std::vector<double>> mix_weights(const DataSpec& spec) {
   std::vector<double> weights(spec.parts.size(), 1);
   for (size_t i = 0; !list.is_nil() && i < weights.size(); ++i) (*list.as<List>())[i].number(&weights[i]);
   for (const DataSpec& part : spec.parts) {
-    if (!is_corpus(part.kind)) return data_error(part, "it cannot be mixed: it has no rows of its own");
+    if (!is_corpus(part.kind)) return data_error(part, "it cannot be mixed: it has no rows of its own, or is a plugin's");
     if (options_of(part).find("group_by_length"))
       return data_error(part, "group_by_length: a mix puts rows of several data into a micro-batch");
   }
@@ -68,8 +69,9 @@ Result<DataInfo> describe_rows(const DataSpec& spec, const Recipe& recipe) {
   return info;
 }
 
-Result<std::unique_ptr<RowStream>> open_rows(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
-                                             const PrepareOptions& options) {
+Result<std::unique_ptr<RowStream>> open_rows(const DataInfo& info, const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
+                                             const PrepareOptions& options, LoadedSource* plugin) {
+  if (plugin) return open_plugin_rows(info, recipe, vocabulary, *plugin);
   if (spec.kind != "mix") return open_corpus(spec, recipe, vocabulary, options);
   const std::vector<double> weights = TRY(mix_weights(spec));
   std::vector<std::unique_ptr<RowStream>> streams;
@@ -174,7 +176,8 @@ class StreamSource final : public Source {
   mutable Extent last_;  // guarded by the mutex
 };
 
-Result<DataInfo> describe_kind(const DataSpec& spec, const Recipe& recipe) {
+Result<DataInfo> describe_kind(const DataSpec& spec, const Recipe& recipe, const LoadedSource* plugin) {
+  if (plugin) return describe_plugin_rows(spec, recipe, *plugin);
   if (spec.kind == "batch") return describe_batch(spec, recipe);
   if (spec.kind == "random") return describe_random(spec, recipe);
   return describe_rows(spec, recipe);
@@ -187,12 +190,12 @@ Result<int64_t> Source::windows_in(double) const { return run_error("this data h
 void Source::end_after(double) {}
 Status Source::fill_validation(int64_t, WindowBuffer&) const { return run_error("this data has no validation batches"); }
 
-Result<DataInfo> describe_data(const DataSpec& spec, const Recipe& recipe) {
-  if (recipe.epochs > 0 && !is_corpus(spec.kind) && spec.kind != "mix")
+Result<DataInfo> describe_data(const DataSpec& spec, const Recipe& recipe, const LoadedSource* plugin) {
+  if (recipe.epochs > 0 && (spec.kind == "batch" || spec.kind == "random"))
     return recipe_error(recipe.epochs_place.text() + ": data." + spec.kind +
                             " has no epochs: " + (spec.kind == "random" ? "it has no end" : "every step takes the whole batch"),
                         "say how many updates the run makes: steps = 1000");
-  DataInfo info = TRY(describe_kind(spec, recipe));
+  DataInfo info = TRY(describe_kind(spec, recipe, plugin));
   if (recipe.validate.every > 0 && !info.validation) return no_validation(spec, recipe);
   return info;
 }
@@ -215,11 +218,12 @@ Status check_data(const DataInfo& info, const DataSpec& spec, int64_t vocabulary
 }
 
 Result<std::unique_ptr<Source>> open_data(const DataInfo& info, const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
-                                          const Windows& windows, const PrepareOptions& options) {
+                                          const Windows& windows, const PrepareOptions& options, LoadedSource* plugin) {
   TRY_STATUS(check_data(info, spec, vocabulary, windows));
   if (spec.kind == "batch") return open_batch(info, spec, recipe, vocabulary, windows);
   if (spec.kind == "random") return open_random(spec, recipe, vocabulary, windows);
-  std::unique_ptr<Source> source = std::make_unique<StreamSource>(TRY(open_rows(spec, recipe, vocabulary, options)), info.layout, windows);
+  std::unique_ptr<Source> source =
+      std::make_unique<StreamSource>(TRY(open_rows(info, spec, recipe, vocabulary, options, plugin)), info.layout, windows);
   for (const DataReport& report : source->reports())
     for (const RowFacts* facts : {&report.train, &report.validation})
       if (info.one_document && facts->packed.pieces > facts->packed.rows)

@@ -14,6 +14,7 @@
 #include "host/base/result.hpp"
 #include "host/data/stream.hpp"
 #include "host/data/window.hpp"
+#include "host/plugins/source.hpp"
 #include "host/recipe/recipe.hpp"
 
 namespace galley {
@@ -71,7 +72,8 @@ class Source {
 
 /// Describes the data without reading it: stats files, reads headers, the tokenizer, and the first 8 KiB of texts (files with a NUL are not
 /// texts). The same files give the same answer.
-Result<DataInfo> describe_data(const DataSpec& spec, const Recipe& recipe);
+/// `plugin`: of a kind that is a plugin's; else null.
+Result<DataInfo> describe_data(const DataSpec& spec, const Recipe& recipe, const LoadedSource* plugin = nullptr);
 
 /// Checks what can be checked before anything is read, once the model and the strategies are known: ids fit the vocabulary, and a window
 /// has room for the rows.
@@ -79,6 +81,6 @@ Status check_data(const DataInfo& info, const DataSpec& spec, int64_t vocabulary
 
 /// Opens the data, and prepares with `options` what has not been prepared yet. `info` is what describe_data() has returned.
 Result<std::unique_ptr<Source>> open_data(const DataInfo& info, const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
-                                          const Windows& windows, const PrepareOptions& options);
+                                          const Windows& windows, const PrepareOptions& options, LoadedSource* plugin = nullptr);
 
 }  // namespace galley

@@ -20,7 +20,9 @@
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "host/base/fill.hpp"
 
@@ -28,8 +30,9 @@ namespace galley {
 
 /// One row of a window: the numbers of each fill in the window's memory, none if the model does not read the fill.
 struct BatchRow {
-  std::array<std::span<int32_t>, kFills> fills;
-  int32_t first = 0;  ///< position of the row's first token in the micro-batch
+  std::array<std::span<int32_t>, kFills + kMostOwnInputs> fills;
+  int32_t first = 0;               ///< position of the row's first token in the micro-batch
+  Fill own_labels = Fill::Tokens;  ///< of a plugin's tensors, the one that holds labels; Tokens: none does
 
   std::span<int32_t> operator[](Fill fill) const { return fills[static_cast<size_t>(fill)]; }
   std::span<int32_t> tokens() const { return (*this)[Fill::Tokens]; }
@@ -53,14 +56,17 @@ struct BatchRow {
 struct BatchLayout {
   static constexpr uint64_t kAlignment = 64;
 
-  int64_t rows = 0;           ///< B
-  int64_t length = 0;         ///< S
-  int64_t target_length = 0;  ///< T; 0: rows have no targets
-  int64_t labels = 1;         ///< labels of a row, if rows have labels
-  Fills fills = {};           ///< the fills that are there
+  int64_t rows = 0;                      ///< B
+  int64_t length = 0;                    ///< S
+  int64_t target_length = 0;             ///< T; 0: rows have no targets
+  int64_t labels = 1;                    ///< labels of a row, if rows have labels
+  Fills fills = {};                      ///< the fills that are there
+  std::vector<OwnInput> own = {};        ///< what a source of a plugin brings besides; always there
+  std::optional<Fill> counted_own = {};  ///< one of these, whose labels count in the loss
 
   /// Returns how many numbers of a fill a row has.
   int64_t extent(Fill fill) const {
+    if (is_own(fill)) return own_of(fill).extent > 0 ? own_of(fill).extent : length;
     const FillExtent extent = info_of(fill).extent;
     return extent == FillExtent::Row ? length : extent == FillExtent::Target ? target_length : extent == FillExtent::One ? 1 : labels;
   }
@@ -73,9 +79,12 @@ struct BatchLayout {
     for (size_t f = 0; f < static_cast<size_t>(fill); ++f) out += stride(static_cast<Fill>(f));
     return out;
   }
-  uint64_t bytes() const { return offset(static_cast<Fill>(kFills)); }
+  uint64_t bytes() const { return offset(own_fill(own.size())); }
+  const OwnInput& own_of(Fill fill) const { return own[static_cast<size_t>(fill) - kFills]; }
+  bool has(Fill fill) const { return is_own(fill) ? static_cast<size_t>(fill) - kFills < own.size() : fills.has(fill); }
   /// Returns the labels that count in the loss.
   Fill counted() const {
+    if (counted_own) return *counted_own;
     for (size_t f = kFills; f-- > kPlainFills;)
       if (kFillInfo[f].labels && fills.has(static_cast<Fill>(f))) return static_cast<Fill>(f);
     return Fill::NextTokens;
@@ -83,7 +92,7 @@ struct BatchLayout {
   friend bool operator==(const BatchLayout&, const BatchLayout&) = default;
 
  private:
-  uint64_t stride(Fill fill) const { return fills.has(fill) ? (tensor_bytes(fill) + kAlignment - 1) / kAlignment * kAlignment : 0; }
+  uint64_t stride(Fill fill) const { return has(fill) ? (tensor_bytes(fill) + kAlignment - 1) / kAlignment * kAlignment : 0; }
 };
 
 /// Says how many micro-batches a window has: always the same number, or the number that comes closest to so many tokens that count.
@@ -110,7 +119,7 @@ struct WindowBuffer {
 
   /// Returns the numbers of a fill in a micro-batch; none if the layout does not have the fill.
   std::span<int32_t> tensor(int64_t micro_batch, Fill fill) const {
-    if (!layout.fills.has(fill)) return {};
+    if (!layout.has(fill)) return {};
     std::byte* at = memory.data() + static_cast<uint64_t>(micro_batch) * layout.bytes() + layout.offset(fill);
     return {reinterpret_cast<int32_t*>(at), static_cast<size_t>(layout.rows * layout.extent(fill))};
   }
@@ -118,9 +127,11 @@ struct WindowBuffer {
   BatchRow row(int64_t row) const {
     BatchRow out;
     out.first = static_cast<int32_t>(row % layout.rows * layout.length);
-    for (size_t f = 0; f < kFills; ++f) {
+    for (size_t i = 0; i < layout.own.size(); ++i)
+      if (!layout.own[i].unit.empty()) out.own_labels = own_fill(i);
+    for (size_t f = 0; f < kFills + layout.own.size(); ++f) {
       const auto fill = static_cast<Fill>(f);
-      if (!layout.fills.has(fill)) continue;
+      if (!layout.has(fill)) continue;
       const auto extent = static_cast<size_t>(layout.extent(fill));
       out.fills[f] = tensor(row / layout.rows, fill).subspan(static_cast<size_t>(row % layout.rows) * extent, extent);
     }

@@ -251,6 +251,8 @@ int make_input(lua_State* L) {
   const bool table = lua_istable(L, 2);
   const std::string name = table ? string_field(L, 2, "name") : luaL_checkstring(L, 2);
   if (name.empty()) luaL_error(L, "an input has no name");
+  if (const auto& own = building(L).graph->own_inputs; std::ranges::find(own, name, &OwnInput::name) != own.end())
+    return push_tensor(L, building(L).graph->input(name));
   const Fill fill = fill_of(L, name, table ? string_field(L, 2, "fill") : "");
   if (fill == Fill::FirstKey && building(L).documents == RowDocuments::One) {
     lua_pushboolean(L, 0);

@@ -312,6 +312,37 @@ Status Graph::rewire(galley_node n, size_t input, galley_tensor to) {
   return ok();
 }
 
+Result<galley_tensor> Graph::input(const std::string& name) {
+  const galley_tensor found = find(name);
+  if (found && tensor(found).kind == GALLEY_KIND_INPUT) return found;
+  const auto own = std::ranges::find(own_inputs, name, &OwnInput::name);
+  if (own == own_inputs.end() || found) {
+    std::string there;
+    for (const OwnInput& one : own_inputs) there += (there.empty() ? "" : ", ") + one.name;
+    return recipe_error("the run's data has nothing that is called '" + name + "'",
+                        there.empty() ? "the data is to be a plugin's, which brings it: data.NAME { … }" : "it has " + there);
+  }
+  GraphTensor t;
+  t.name = name;
+  t.kind = GALLEY_KIND_INPUT;
+  t.dtype = own->dtype;
+  t.fill = own_fill(static_cast<size_t>(own - own_inputs.begin()));
+  t.shape = {extents_.rows};
+  if (own->extent != 1) t.shape.push_back(own->extent > 0 ? own->extent : extents_.length);
+  return make(std::move(t));
+}
+
+Status Graph::take_loss(galley_node n) {
+  if (!has_node(n) || node(n).dropped) return plugin_error("take_loss: no such node");
+  GraphNode& x = node(n);
+  if (x.section != Section::Forward || !(x.op->flags & GALLEY_OP_LOSS))
+    return plugin_error("take_loss: '" + x.name + "' is no node of forward that adds to the loss");
+  x.dropped = true;
+  names_.forward_nodes.erase(x.name);
+  std::erase(section(Section::Forward), n);
+  return ok();
+}
+
 bool Graph::has_readers(galley_tensor t) const {
   const std::vector<galley_node>& readers = wiring_.readers[t - 1];
   return std::any_of(readers.begin(), readers.end(),

@@ -330,6 +330,10 @@ class Graph {
   int64_t rows() const { return extents_.rows; }
   int64_t length() const { return extents_.length; }
   const Extents& extents() const { return extents_; }
+  /// An input of the model: one that it reads already, or one that the data brings by this name.
+  Result<galley_tensor> input(const std::string& name);
+  /// Takes a node of forward away that adds to the loss.
+  Status take_loss(galley_node n);
 
   /// Sets the author for a scope.
   class As {
@@ -359,6 +363,7 @@ class Graph {
   std::vector<ExportedValue> evaluated;  ///< the values that replace parameters when the model is evaluated or saved
   Beginnings beginnings;
   std::string model_files;                    ///< the model's safetensors file or folder; "": it has none
+  std::vector<OwnInput> own_inputs;           ///< what the data of a plugin brings besides
   std::map<std::string, std::string> config;  ///< the model's config.json, as JSON text by key
   std::vector<std::string> ignored_files;     ///< patterns of tensors in the model's files that are not read
   std::optional<Error> refused;               ///< why a verb was refused last: if the plugin's call then fails, this is the reason

@@ -20,6 +20,14 @@ galley_status set_input(galley_graph* g, galley_node node, uint32_t input, galle
   return carry_out(g, error, [&](Graph& graph) { return graph.rewire(node, input, to); });
 }
 
+galley_status input(galley_graph* g, const char* name, galley_tensor* out, galley_error* error) {
+  return hand_out(g, out, error, [&] { return graph_of(g).input(text_or_empty(name)); });
+}
+
+galley_status take_loss(galley_graph* g, galley_node node, galley_error* error) {
+  return carry_out(g, error, [&](Graph& graph) { return graph.take_loss(node); });
+}
+
 galley_status rate(galley_graph* g, const char* name, galley_tensor parameter, galley_tensor* out, galley_error* error) {
   return hand_out(g, out, error, [&] { return graph_of(g).rate(text_or_empty(name), parameter); });
 }
@@ -215,7 +223,8 @@ galley_status pack_and_unpack(galley_graph* g, galley_tensor parameter, galley_t
   });
 }
 
-const galley_model_verbs model_table = {sizeof(galley_model_verbs), 1, Graph::verbs(), replace, set_input, scale_rate, ignore, document};
+const galley_model_verbs model_table = {
+    sizeof(galley_model_verbs), 1, Graph::verbs(), replace, set_input, scale_rate, ignore, document, input, take_loss};
 const galley_load_verbs load_table = {sizeof(galley_load_verbs), 1, Graph::verbs(), begin_as, pack_and_unpack, ignore};
 const galley_export_verbs export_table = {
     sizeof(galley_export_verbs), 1, Graph::verbs(), document, export_as, export_stored, export_model, config_set, component, export_tensor};

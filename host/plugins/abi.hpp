@@ -56,6 +56,10 @@ inline constexpr uint32_t min_struct_size<galley_format> = GALLEY_FORMAT_MIN_SIZ
 template <>
 inline constexpr uint32_t min_struct_size<galley_codec> = GALLEY_CODEC_MIN_SIZE;
 template <>
+inline constexpr uint32_t min_struct_size<galley_source> = GALLEY_SOURCE_MIN_SIZE;
+template <>
+inline constexpr uint32_t min_struct_size<galley_source_tensor> = GALLEY_SOURCE_TENSOR_MIN_SIZE;
+template <>
 inline constexpr uint32_t min_struct_size<galley_memory_class> = GALLEY_MEMORY_CLASS_MIN_SIZE;
 template <>
 inline constexpr uint32_t min_struct_size<galley_queue_info> = GALLEY_QUEUE_INFO_MIN_SIZE;
@@ -87,6 +91,7 @@ uint64_t unknown_flags(const T& t) {
   else if constexpr (std::is_same_v<T, galley_memory_class>) return unknown(GALLEY_MEMORY_KNOWN);
   else if constexpr (std::is_same_v<T, galley_attr_rule>) return unknown(GALLEY_ATTR_RULE_KNOWN);
   else if constexpr (std::is_same_v<T, galley_tensor_desc>) return unknown(GALLEY_TENSOR_KNOWN);
+  else if constexpr (std::is_same_v<T, galley_source_tensor>) return unknown(GALLEY_SOURCE_COUNTS);
   else if constexpr (std::is_same_v<T, galley_observer>) return unknown(GALLEY_OBSERVER_KNOWN);
   else if constexpr (std::is_same_v<T, galley_operand_rule>) return unknown(GALLEY_OPERAND_KNOWN);
   else return unknown(0);

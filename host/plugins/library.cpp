@@ -70,6 +70,10 @@ const char* missing_of(const galley_format& f) {
 const char* missing_of(const galley_codec& c) {
   return !c.format || !c.device ? "format or device" : !c.open ? "open" : !c.decode ? "decode" : nullptr;
 }
+const char* missing_of(const galley_source& s) {
+  if (!s.name) return "name";
+  return s.create && s.destroy && s.describe && s.open && s.read ? nullptr : "complete set of functions";
+}
 const char* missing_of(const galley_device& d) {
   if (!d.kind) return "kind";
   if (!d.memories || !d.n_memories || !d.n_queues) return "memory or queue";
@@ -195,6 +199,7 @@ std::string misnamed(const Table& t) {
 std::string name_of(const galley_strategy& s) { return s.name; }
 std::string name_of(const galley_op& o) { return o.name; }
 std::string name_of(const galley_format& f) { return f.name; }
+std::string name_of(const galley_source& s) { return s.name; }
 std::string name_of(const galley_device& d) { return d.kind; }
 std::string name_of(const galley_codec& c) { return std::string(c.format) + "' for device '" + c.device; }
 std::string name_of(const galley_kernel& k) { return std::string(k.name) + "' of op '" + k.op + "' for device '" + k.device; }
@@ -243,6 +248,7 @@ Result<const Library*> take_contents(const std::filesystem::path& file, const st
   library.formats = TRY(take_tables(file, plugin, "format", e.formats, e.n_formats));
   library.devices = TRY(take_tables(file, plugin, "device", e.devices, e.n_devices));
   library.codecs = TRY(take_tables(file, plugin, "codec", e.codecs, e.n_codecs));
+  library.sources = TRY(take_tables(file, plugin, "source", e.sources, e.n_sources));
   return keep(std::move(library));
 }
 

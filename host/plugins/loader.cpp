@@ -152,16 +152,37 @@ Result<StrategyRef> Plugins::strategy(std::string_view name, const Place& place)
                       hint);
 }
 
-Result<const galley_strategy*> Plugins::load(const StrategyRef& strategy, const Place& place) {
-  if (Status status = load(*strategy.plugin); !status.ok()) {
+template <class Table>
+Result<const Table*> Plugins::load_named(const StrategyRef& what, const Place& place, std::vector<const Table*> Library::*tables) {
+  if (Status status = load(*what.plugin); !status.ok()) {
     Error error = status.error();
-    error.cause = place.text() + ": " + strategy.spec->name + " cannot be used: " + error.cause;
+    error.cause = place.text() + ": " + what.spec->name + " cannot be used: " + error.cause;
     return error;
   }
-  for (const galley_strategy* table : strategy.plugin->library->strategies)
-    if (strategy.spec->name == table->name) return table;
-  return plugin_error(place.text() + ": " + strategy.spec->name + " cannot be used: its plugin '" + strategy.plugin->manifest.id +
+  for (const Table* table : what.plugin->library->*tables)
+    if (what.spec->name == table->name) return table;
+  return plugin_error(place.text() + ": " + what.spec->name + " cannot be used: its plugin '" + what.plugin->manifest.id +
                       "' names it in plugin.toml, but the library does not have it");
+}
+
+Result<const galley_strategy*> Plugins::load(const StrategyRef& strategy, const Place& place) {
+  return load_named(strategy, place, &Library::strategies);
+}
+Result<const galley_source*> Plugins::load_source(const StrategyRef& source, const Place& place) {
+  return load_named(source, place, &Library::sources);
+}
+
+Result<StrategyRef> Plugins::source(std::string_view name, const Place& place, const std::vector<std::string>& built_in) const {
+  std::vector<std::string> names = built_in;
+  for (const auto& plugin : plugins_)
+    for (const StrategySpec& spec : plugin->manifest.sources) {
+      if (spec.name == name) return StrategyRef{plugin.get(), &spec};
+      names.push_back(spec.name);
+    }
+  std::string list;
+  for (const std::string& known : names) list += (list.empty() ? "" : ", ") + ("data." + known);
+  const std::string near = did_you_mean(name, names);
+  return recipe_error(place.text() + ": there is no data." + std::string(name) + (near.empty() ? "" : "; " + near), "there are " + list);
 }
 
 /// "'example >= 2', and there is version 1.0.0", or "".

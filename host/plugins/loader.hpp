@@ -37,7 +37,7 @@ struct Plugin {
   std::vector<std::filesystem::path> open_files() const;
 };
 
-/// A strategy as the recipe names it, and the plugin whose manifest has it.
+/// A strategy or a kind of data as the recipe names it, and the plugin whose manifest has it.
 struct StrategyRef {
   Plugin* plugin = nullptr;
   const StrategySpec* spec = nullptr;
@@ -77,6 +77,9 @@ class Plugins {
   Result<StrategyRef> strategy(std::string_view name, const Place& place) const;
   /// Loads its library. Errors name the place.
   Result<const galley_strategy*> load(const StrategyRef& strategy, const Place& place);
+  /// The same for a kind of data. `built_in`: the kinds that need no plugin, for the hint.
+  Result<StrategyRef> source(std::string_view name, const Place& place, const std::vector<std::string>& built_in) const;
+  Result<const galley_source*> load_source(const StrategyRef& source, const Place& place);
   /// Loads a plugin; once it has failed it fails again with the same error.
   Status load(Plugin& plugin);
 
@@ -123,6 +126,8 @@ class Plugins {
   void visit_kernels(std::string_view device, std::string_view isa, const Visit& visit);
   void open_kernels(Plugin& plugin, const std::string& device, const std::string& isa);
   Status register_tables(Plugin& plugin);
+  template <class Table>
+  Result<const Table*> load_named(const StrategyRef& what, const Place& place, std::vector<const Table*> Library::*tables);
   std::string unmet_requirement(const Manifest& manifest) const;
   template <class Table>
   Registered<Table> lookup(const Names<Table>& names, std::vector<std::string> Manifest::*list, std::string_view name);

@@ -139,6 +139,8 @@ class Reader {
 
   void read_abi(const toml::table& root, Manifest* out);
   StrategySpec read_strategy(const toml::table& table);
+  StrategySpec read_source(const toml::table& table);
+  void read_options(const toml::table& table, const char* header, StrategySpec* out);
   /// `of`: a strategy, or an option of one, whose fields are options too.
   OptionSpec read_option(const toml::table& table, const char* header, const std::string& of);
   void read_range(const toml::table& table, OptionSpec* out);
@@ -175,7 +177,8 @@ Result<Manifest> Reader::read(const toml::table& root) {
   const std::string other = abi_problem(out.abi_major, out.abi_minor);
   if (other.empty())
     only(root, "the manifest",
-         {"id", "version", "summary", "state_version", "abi", "requires", "library", "kernels", "provides", "promise", "strategy"});
+         {"id", "version", "summary", "state_version", "abi", "requires", "library", "kernels", "provides", "promise", "strategy",
+          "source"});
   out.version = string(root, "version", "the manifest", true);
   out.summary = string(root, "summary", "the manifest");
   out.state_version = exact<int64_t>(root, "state_version", "a whole number").value_or(1);
@@ -214,6 +217,12 @@ Result<Manifest> Reader::read(const toml::table& root) {
     StrategySpec strategy = read_strategy(table);
     if (out.strategy(strategy.name)) fail(table, "two strategies are called '" + strategy.name + "'");
     out.strategies.push_back(std::move(strategy));
+  });
+  each(root, "source", [&](const toml::table& table) {
+    StrategySpec source = read_source(table);
+    const auto same = [&](const StrategySpec& one) { return one.name == source.name; };
+    if (std::ranges::any_of(out.sources, same)) fail(table, "two kinds of data are called '" + source.name + "'");
+    out.sources.push_back(std::move(source));
   });
   if (!error_) return out;
   // What a later version of the format means is not known here: its number is the trouble, not its keys.
@@ -259,6 +268,27 @@ FormatPromise Reader::read_promise(const toml::table& table, const Manifest& man
   return out;
 }
 
+void Reader::read_options(const toml::table& table, const char* header, StrategySpec* out) {
+  each(table, "option", [&](const toml::table& entry) {
+    OptionSpec option = read_option(entry, header, out->name);
+    if (out->option(option.name)) fail(entry, "two options of " + out->name + " are called '" + option.name + "'");
+    out->options.push_back(std::move(option));
+  });
+}
+
+StrategySpec Reader::read_source(const toml::table& table) {
+  StrategySpec out;
+  out.line = line_of(table);
+  out.name = string(table, "name", "[[source]]", true);
+  if (!error_ && !is_name(out.name, "_"))
+    fail(*table.get("name"), "'name' must be lower-case letters, digits and '_', as data.NAME is written, not '" + out.name + "'");
+  const std::string where = "source '" + out.name + "'";
+  only(table, where, {"name", "summary", "option"});
+  out.summary = string(table, "summary", where, true);
+  read_options(table, "[[source.option]]", &out);
+  return out;
+}
+
 StrategySpec Reader::read_strategy(const toml::table& table) {
   StrategySpec out;
   out.line = line_of(table);
@@ -275,11 +305,7 @@ StrategySpec Reader::read_strategy(const toml::table& table) {
   else if (exactness == "rounding") out.exactness = Exactness::Rounding;
   else if (exactness == "approximate") out.exactness = Exactness::Approximate;
   else if (!error_) fail(*table.get("exactness"), "'exactness' must be 'bits', 'rounding' or 'approximate', not '" + exactness + "'");
-  each(table, "option", [&](const toml::table& entry) {
-    OptionSpec option = read_option(entry, "[[strategy.option]]", out.name);
-    if (out.option(option.name)) fail(entry, "two options of " + out.name + " are called '" + option.name + "'");
-    out.options.push_back(std::move(option));
-  });
+  read_options(table, "[[strategy.option]]", &out);
   out.provides = read_facets(table, "provides", out);
   out.needs = read_facets(table, "needs", out);
   out.against = read_against(table, out);

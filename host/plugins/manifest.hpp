@@ -61,6 +61,8 @@
 //   aliases = ["learning_rate"]       # only for "did you mean 'lr'?"
 //   description = "Learning rate."
 //
+//   [[source]]                        # a kind of data, data.NAME { … }: a name, a summary and options, as a strategy's
+//
 //   [[strategy.option.field]]         # of tables: what each of them may have; the keys of an option, without `schedule`
 #pragma once
 
@@ -171,6 +173,7 @@ struct Manifest {
   std::vector<std::string> ops, kernels, formats, devices;  ///< [provides]
   std::vector<FormatPromise> promises;
   std::vector<StrategySpec> strategies;
+  std::vector<StrategySpec> sources;  ///< kinds of data: a name, a summary and options
 
   std::filesystem::path folder() const { return file.parent_path(); }
   const StrategySpec* strategy(std::string_view name) const;

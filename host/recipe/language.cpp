@@ -118,9 +118,16 @@ struct LanguageFunctions {
     return push(L, entry);
   }
 
-  // __index of data
+  // __index of data: another kind may be a plugin's, which is known later
   static int unknown_data(lua_State* L) {
     const std::string kind = lua_type(L, 2) == LUA_TSTRING ? text_at(L, 2).substr(0, 60) : std::string(luaL_typename(L, 2));
+    const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
+    if (lua_type(L, 2) == LUA_TSTRING && !kind.empty() && std::ranges::all_of(kind, letter)) {
+      lua_pushvalue(L, lua_upvalueindex(1));
+      lua_pushlstring(L, kind.data(), kind.size());
+      lua_pushcclosure(L, data, 2);
+      return 1;
+    }
     std::string list;
     for (const std::string& known : data_kinds()) list += (list.empty() ? "" : ", ") + ("data." + known);
     const std::string near = did_you_mean(kind, data_kinds());

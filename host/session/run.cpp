@@ -19,7 +19,7 @@ Result<RunRecord> record_of(const Study& study, const std::string& device, const
   for (const auto& [name, path] : study.recipe.required) out.modules.push_back({name, path, study.recipe.modules.at(path)});
   out.sets = study.recipe.sets;
   out.confined = study.recipe.confine == Confine::Yes;
-  out.unit = loss_unit(study.recipe.learning.labels);
+  out.unit = study.loss_unit();
   if (study.recipe.model.labels == 0) out.labels = study.recipe.model.label_names;
   std::error_code error;
   out.working_directory = std::filesystem::current_path(error);
@@ -117,11 +117,11 @@ Result<std::optional<std::filesystem::path>> find_best(const std::filesystem::pa
   if (said.best_step == 0 || (best && step_of(*best) >= said.best_step)) return best;
   std::string hint = "put it back";
   if (const auto latest = TRY(find_latest(directory / "state")))
-    hint += ", or let the newest state stand for it: mkdir -p " + shell_word(folder.string()) + " && cp -r " + shell_word(latest->string()) +
-            " " + shell_word(folder.string() + "/");
-  return recipe_error(folder.string() + ": the state of step " + std::to_string(said.best_step) +
-                          ", which had the lowest validation loss, is not there",
-                      hint);
+    hint += ", or let the newest state stand for it: mkdir -p " + shell_word(folder.string()) + " && cp -r " +
+            shell_word(latest->string()) + " " + shell_word(folder.string() + "/");
+  return recipe_error(
+      folder.string() + ": the state of step " + std::to_string(said.best_step) + ", which had the lowest validation loss, is not there",
+      hint);
 }
 
 Result<std::optional<std::filesystem::path>> find_weights(const Recipe& recipe, const std::filesystem::path& directory) {

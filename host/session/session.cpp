@@ -59,7 +59,7 @@ Result<std::unique_ptr<Source>> open_source(const Study& study, PrepareProgress 
   options.threads = usable_threads();
   options.progress = std::move(progress);
   const Windows windows = {study.program.micro_batches, study.program.window_tokens};
-  return open_data(study.data, study.recipe.data, study.recipe, study.program.vocabulary, windows, options);
+  return open_data(study.data, study.recipe.data, study.recipe, study.program.vocabulary, windows, options, study.source.get());
 }
 
 Result<std::unique_ptr<Session>> Session::open(const Study& study, std::unique_ptr<Source> source, const SessionOptions& options) {
@@ -97,7 +97,7 @@ std::span<std::byte> Session::bytes_of(TensorId tensor) const {
 
 Status Session::feed(const WindowBuffer& window, int64_t micro_batch) {
   const std::byte* const begin = bytes_of(study_.program.window).data();
-  std::array<int64_t, kFills> offsets = {};
+  std::array<int64_t, kFills + kMostOwnInputs> offsets = {};
   size_t n = 0;
   for (const Program::Input& input : study_.program.inputs)
     offsets[n++] = std::as_bytes(window.tensor(micro_batch, input.fill)).data() - begin;

@@ -198,6 +198,11 @@ Status check_foreign(const Study& s) {
                       "without the plugin such programs pass: report it to the plugin's author, with the recipe");
 }
 
+std::string Study::loss_unit() const {
+  const std::optional<Fill>& own = data.layout.counted_own;
+  return own ? "a " + data.layout.own_of(*own).unit : galley::loss_unit(recipe.learning.labels);
+}
+
 bool Study::built_in(const Plugin& plugin) const { return plugin.manifest.folder().parent_path() == installation.plugins; }
 
 int64_t Study::host_memory() const {
@@ -281,20 +286,20 @@ Status read_inputs(Study& s, const std::filesystem::path& recipe, const StudyOpt
   if (reads_data(options) && !s.recipe.learning.learns)
     return recipe_error(s.recipe.model.place.text() + ": the model's task is '" + s.recipe.learning.task + "', by which nothing is learned",
                         "say what it is to learn: model { …, task = \"masked-lm\" }; docs/families.md has the tasks");
-  if (!reads_data(options) && s.recipe.length)
+  const bool describes = reads_data(options) || !s.recipe.length;
+  if (const DataSpec& data = s.recipe.data; describes && std::ranges::find(data_kinds(), data.kind) == data_kinds().end())
+    s.source = TRY(LoadedSource::create(*s.plugins, {data.kind, data.options, data.place, {}}, data_kinds()));
+  if (!describes)
     s.data.layout = {1, *s.recipe.length,
                      s.recipe.learning.labels == Fill::TargetLabels ? s.recipe.target_length.value_or(*s.recipe.length) : 0};
-  else s.data = TRY(describe_data(s.recipe.data, s.recipe));
+  else s.data = TRY(describe_data(s.recipe.data, s.recipe, s.source.get()));
   // Texts to embed lie beside each other in a row.
   if (!reads_data(options)) s.data.one_document = options.purpose != Purpose::Embed;
   return ok();
 }
 
-/// The plugins that are there, and the strategies of the recipe.
-Status load_plugins(Study& s, const StudyOptions& options) {
-  const std::filesystem::path built_in[] = {s.installation.plugins};
-  s.plugins = Plugins::scan(
-      plugin_search_path(built_in, options.plugin_path), options.warn ? options.warn : [](const std::string&) {});
+/// The strategies of the recipe.
+Status load_strategies(Study& s) {
   // First of all, so that no strategy's plugin can put an op of its own in the place of a standard one.
   TRY(bind_roles(*s.plugins));
   for (const Use& use : s.recipe.uses) s.loaded.push_back(TRY(LoadedStrategy::create(*s.plugins, use)));
@@ -337,10 +342,11 @@ Status build_model(Study& s, const BatchLayout& layout, const std::function<void
   // What a strategy has written into config.json is for it to know, and to write again.
   for (const auto& strategy : s.loaded)
     for (const std::string& key : strategy->spec().config) s.model.config.erase(key);
+  s.graph->own_inputs = s.data.layout.own;
   TRY_STATUS(build_family(s.model, s.installation.families, s.data.one_document ? RowDocuments::One : RowDocuments::Several, *s.graph));
   for (galley_tensor t = 1; t <= s.graph->tensor_count(); ++t) {
     const GraphTensor& x = s.graph->tensor(t);
-    if (x.kind != GALLEY_KIND_INPUT) continue;
+    if (x.kind != GALLEY_KIND_INPUT || is_own(x.fill)) continue;
     s.data.layout.fills.add(x.fill);
     if (of_rows(x.fill)) s.data.layout.labels = x.shape.size() > 1 ? x.shape[1] : 1;
   }
@@ -446,14 +452,20 @@ Result<std::unique_ptr<Study>> make_study(const std::filesystem::path& recipe, c
   s.installation = options.installation;
   const FamilyFolders& own = s.installation.families;
   for (const std::filesystem::path& folder : {own.families, own.library, s.installation.targets}) Confinement::lend(folder);
+  const std::filesystem::path built_in[] = {s.installation.plugins};
+  s.plugins = Plugins::scan(
+      plugin_search_path(built_in, options.plugin_path), options.warn ? options.warn : [](const std::string&) {});
   TRY_STATUS(read_inputs(s, recipe, options));
-  TRY_STATUS(load_plugins(s, options));
+  TRY_STATUS(load_strategies(s));
   TRY_STATUS(choose_target(s, options));
   if (!options.target.empty()) TRY_STATUS(check_isa(s.target, "--target " + options.target, s.machine, *s.plugins, s.installation.targets));
   s.target.deterministic = s.recipe.deterministic;
   TRY_STATUS(build_model(s, layout_of(s, options), options.warn, options.of_run));
   TRY_STATUS(load_kernels(s));
   s.program = TRY(compile(*s.graph, s.loaded, *s.plugins, s.target, compile_options(s, options, least_head)));
+  // What a window counts is labels that the model reads.
+  for (const Program::Input& input : s.program.inputs)
+    if (is_own(input.fill) && !s.data.layout.own_of(input.fill).unit.empty()) s.data.layout.counted_own = input.fill;
   warn_of_unused_kernels(s, options);
   if (reads_data(options))
     TRY_STATUS(check_data(s.data, s.recipe.data, s.program.vocabulary, {s.program.micro_batches, s.program.window_tokens}));

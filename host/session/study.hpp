@@ -71,6 +71,7 @@ struct Study {
   std::unique_ptr<Plugins> plugins;
   Recipe recipe;
   ModelConfig model;
+  std::unique_ptr<LoadedSource> source;  ///< of data that is a plugin's; null: it is Galley's own
   DataInfo data;
   std::vector<std::unique_ptr<const LoadedStrategy>> loaded;
   Registered<galley_device> device;  ///< none if the plan is made for another machine
@@ -78,9 +79,10 @@ struct Study {
   std::unique_ptr<Graph> graph;
   Program program;
   Plan plan;
-  std::optional<Error> unfit;   ///< with StudyOptions::shows_unfit: says that the plan does not fit
-  int64_t host_memory() const;  ///< planned bytes of the classes that the host reaches: all lie in its memory
-  int64_t peak_memory() const;  ///< planned bytes of the memory that computes: the host's, or class 0 if that is not the host's
+  std::optional<Error> unfit;     ///< with StudyOptions::shows_unfit: says that the plan does not fit
+  int64_t host_memory() const;    ///< planned bytes of the classes that the host reaches: all lie in its memory
+  int64_t peak_memory() const;    ///< planned bytes of the memory that computes: the host's, or class 0 if that is not the host's
+  std::string loss_unit() const;  ///< "nats a token", "a pair"
   bool built_in(const Plugin& plugin) const;  ///< whether it came with the program
 };
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""An op, a family, a strategy, a listener and a device are each one new folder or file, and no edit: they are put into a copy of this repository, where
-git has to see nothing else; then they are built, tested and trained together."""
+"""An op, a family, a strategy, a listener, a format, a kind of data and a device are each one new folder or file, and no edit: they are put into a copy of this
+repository, where git has to see nothing else; then they are built, tested and trained together."""
 import functools
 import os
 import pathlib
@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 
-from galley_test import Run, binary, case, cases, check, every, finish, fresh_folder, program, recipe, run, save, source, together, use
+from galley_test import Run, binary, case, cases, check, every, finish, fresh_folder, from_config, program, recipe, run, save, source, together, use
 from sdk_kit import configure_and_build, outside
 
 fresh_folder()
@@ -153,6 +153,8 @@ ADDED = {
     'models/families/bigram.lua': lambda: (tree / 'models/families/bigram.lua').write_text(bigram),
     'plugins/signsgd/': lambda: shutil.copytree(source / 'sdk/templates/cpp', tree / 'plugins/signsgd'),
     'plugins/csv/': lambda: shutil.copytree(source / 'sdk/templates/observer', tree / 'plugins/csv'),
+    'plugins/six-bit/': lambda: shutil.copytree(source / 'tests/plugins/six-bit', tree / 'plugins/six-bit'),
+    'plugins/pairs/': lambda: shutil.copytree(source / 'tests/plugins/pairs', tree / 'plugins/pairs'),
     'models/devices/lazy/': lambda: shutil.copytree(source / 'tests/plugins/lazy-device', tree / 'models/devices/lazy'),
     'abacus': add_abacus,
 }
@@ -180,7 +182,8 @@ def built():
     seen_by_git()
     command('cmake', '--preset', 'release', '-S', tree, '-B', build, '-DGALLEY_TESTS=OFF', '-DGALLEY_CUDA=OFF')
     command('cmake', '--build', build, '--parallel', os.cpu_count(), '--target', 'families', 'plugin-models-main', 'plugin-models-cpu-v3', 'plugin-cpu', 'plugin-signsgd',
-            'plugin-csv', 'plugin-lazy-device', 'plugin-abacus', 'plugin-models-abacus', CCACHE_BASEDIR=str(tree))
+            'plugin-csv', 'plugin-six-bit-main', 'plugin-six-bit-cpu-v3', 'plugin-pairs', 'plugin-lazy-device', 'plugin-abacus', 'plugin-models-abacus',
+            CCACHE_BASEDIR=str(tree))
     shutil.copy2(program, build / 'galley')
     return build / 'galley'
 
@@ -239,6 +242,18 @@ def listens():
     run('train', cycle('heard', use('csv')), '--out', 'heard', executable=built())
     losses = [float(x.split(',')[2]) for x in pathlib.Path('heard/steps.csv').read_text().splitlines() if ',loss,' in x]
     check(losses == [loss for loss, _ in on_cpu().steps] and Run('heard').bytes() == on_cpu().bytes(), f'the listener was told the losses {losses}')
+
+
+@case
+def stores_and_reads():
+    """The format and the kind of data, with an objective of its own."""
+    pathlib.Path('pairs.csv').write_text('prompt,chosen,rejected\n' + ''.join(f'{a} plus 2 is ,{a + 2},{a}\n' for a in range(8)))
+    llama = from_config('llama', vocab_size=256, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=2)
+    uses = use('pair-loss'), use('lora', rank=4), use('six-bit'), use('signsgd', lr=1e-2)
+    path = recipe('pairs.lua', llama, 'data.pairs { path = "pairs.csv" }', *uses, batch=16, length=16, steps=12, seed=1)
+    run('train', path, '--out', 'pairs', '--plugin-path', binary / 'plugins' / 'lora', '--reference', executable=built())
+    steps = Run('pairs').steps
+    check(len(steps) == 12 and steps[-1][0] < steps[0][0], f'the loss of pairs went from {steps[0][0]} to {steps[-1][0]}')
 
 
 @case

@@ -58,6 +58,15 @@ void print_strategy(const Plugin& plugin, const StrategySpec& s) {
   print_lines("\n");
 }
 
+void print_source(const Plugin& plugin, const StrategySpec& s) {
+  print_lines("data.%s - %s\n  plugin     %s %s, %s\n", s.name.c_str(), s.summary.c_str(), plugin.manifest.id.c_str(),
+              plugin.manifest.version.c_str(), plugin.manifest.folder().c_str());
+  if (s.options.empty()) return;
+  print_lines("\n  data = data.%s { … }\n", s.name.c_str());
+  print_options(s.options);
+  print_lines("\n");
+}
+
 void print_operands(const char* title, const galley_operand_rule* const* rules, uint32_t n) {
   for (uint32_t i = 0; i < n; ++i) {
     const galley_operand_rule& r = *rules[i];
@@ -185,11 +194,19 @@ Status print_plugins(const std::vector<std::filesystem::path>& plugin_path, cons
     for (const auto& p : plugins->all()) {
       width = std::max(width, static_cast<int>(p->manifest.id.size()));
       for (const StrategySpec& s : p->manifest.strategies) width = std::max(width, static_cast<int>(s.name.size()));
+      for (const StrategySpec& s : p->manifest.sources) width = std::max(width, static_cast<int>(s.name.size() + 5));
     }
     print_lines("%-*s  %-8s %s\n", width, "strategy", "version", "what it does");
     for (const auto& p : plugins->all())
       for (const StrategySpec& s : p->manifest.strategies)
         print_lines("%-*s  %-8s %s\n", width, s.name.c_str(), p->manifest.version.c_str(), s.summary.c_str());
+    const char* title = "data";
+    for (const auto& p : plugins->all())
+      for (const StrategySpec& s : p->manifest.sources) {
+        if (title) print_lines("\n%-*s  %-8s %s\n", width, title, "version", "what it is");
+        title = nullptr;
+        print_lines("%-*s  %-8s %s\n", width, ("data." + s.name).c_str(), p->manifest.version.c_str(), s.summary.c_str());
+      }
     print_lines("\n%-*s  %-8s %s\n", width, "plugin", "version", "folder");
     for (const auto& p : plugins->all())
       print_lines("%-*s  %-8s %s\n", width, p->manifest.id.c_str(), p->manifest.version.c_str(), p->manifest.folder().c_str());
@@ -206,7 +223,13 @@ Status print_plugins(const std::vector<std::filesystem::path>& plugin_path, cons
       print_strategy(*p, s);
       found = true;
     }
-    if (p->manifest.id == name && p->manifest.strategies.empty()) {
+    for (const StrategySpec& s : p->manifest.sources) {
+      names.push_back("data." + s.name);
+      if ("data." + s.name != name && p->manifest.id != name) continue;
+      print_source(*p, s);
+      found = true;
+    }
+    if (p->manifest.id == name && !found) {
       print_lines("%s %s - %s\n  folder     %s\n", p->manifest.id.c_str(), p->manifest.version.c_str(), p->manifest.summary.c_str(),
                   p->manifest.folder().c_str());
       found = true;

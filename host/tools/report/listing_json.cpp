@@ -134,11 +134,19 @@ Status print_plugins_json(Plugins& plugins, const std::string& name) {
     out["version"] = manifest.version;
     out["summary"] = manifest.summary;
     out["folder"] = manifest.folder().string();
-    List strategies, ops, formats;
+    List strategies, sources, ops, formats;
+    for (const StrategySpec& s : manifest.sources) {
+      Table source = {{"name", Value("data." + s.name)}, {"summary", Value(s.summary)}};
+      List options;
+      for (const OptionSpec& o : s.options) options.push_back(option(o));
+      source["options"] = std::move(options);
+      sources.push_back(std::move(source));
+    }
     for (const StrategySpec& s : manifest.strategies) strategies.push_back(strategy(s));
     for (const galley_op* op : p->library->ops) ops.push_back(contract(*op));
     for (const galley_format* f : p->library->formats) formats.push_back(format(*f));
     out["strategies"] = std::move(strategies);
+    if (!sources.empty()) out["sources"] = std::move(sources);
     out["ops"] = std::move(ops);
     out["formats"] = std::move(formats);
     all.push_back(std::move(out));

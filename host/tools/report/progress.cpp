@@ -217,7 +217,7 @@ Status Progress::paused(int64_t step, int64_t steps) {
 Status Progress::ended(const EndEvent& end) {
   if (drawn_[0]) live_.show(drawn_);
   live_.keep();
-  if (live_.terminal()) std::fputs(curve_of(end.start.directory, loss_unit(end.start.study.recipe.learning.labels)).c_str(), stdout);
+  if (live_.terminal()) std::fputs(curve_of(end.start.directory, end.start.study.loss_unit().c_str()).c_str(), stdout);
   if (all_.seconds > 0) {
     char rate[80];
     rates(rate, all_.positions, all_.tokens, all_.seconds);

@@ -9,8 +9,8 @@
  *   "/1"       in an interface's id: "/2" is a second interface, with other signatures or another contract. A host may know both.
  *   "_v1"      in the entry's symbol, and abi_major: raised when no older plugin can run any more.
  * While abi_major is 0, the ABI is a draft: abi_minor numbers the drafts, each draft may break with the one before, and a host refuses a
- * plugin that needs another draft by name. Version 1.0 freezes every GALLEY_…_MIN_SIZE; until then it may be less than the struct's size, so
- * that tests can build plugins that lack fields. At 1.0 each becomes the sizeof of that day.
+ * plugin that needs another draft by name. Version 1.0 freezes every GALLEY_…_MIN_SIZE; until then it may be less than the struct's size,
+ * so that tests can build plugins that lack fields. At 1.0 each becomes the sizeof of that day.
  *
  * Rules for all headers here:
  *   - Structs begin with `size` and `revision`. Reader and writer use the smaller of their two sizes (galley_assign); fields that the other
@@ -90,9 +90,9 @@ static inline void galley_assign(void* to, const void* from) {
 /* No struct has more bytes than this: a larger `size` was never set. */
 #define GALLEY_MAX_SIZE 65536u
 
-/* Whether a reader can take a struct of another maker as this header describes it: the struct has a size and revision 1, and of `flags`, its
- * own, none that must be understood is missing in `known`. What is not understood must not be used: a newer maker says by it that the struct
- * means something else. */
+/* Whether a reader can take a struct of another maker as this header describes it: the struct has a size and revision 1, and of `flags`,
+ * its own, none that must be understood is missing in `known`. What is not understood must not be used: a newer maker says by it that the
+ * struct means something else. */
 static inline int galley_understood(const void* p, uint64_t flags, uint64_t known) {
   uint32_t head[2] = {0, 0};
   memcpy(head, p, sizeof head);

@@ -1,9 +1,9 @@
 /* galley.claim/1: a strategy that decides properties ("facets") of tensors, nodes or the run.
  *
- * The host asks facet by facet, in the order of the list below, which the numbers do not say; a claim can depend on earlier facets only. For
- * each facet it calls every strategy once, with all subjects that have been made and not been asked about, and then judges: so the order of
- * strategies in the recipe does not matter. A strong claim beats a weak one. Equal values agree. Unequal values of equal strength are an
- * error that names both strategies, both lines of the recipe and the subject. */
+ * The host asks facet by facet, in the order of the list below, which the numbers do not say; a claim can depend on earlier facets only.
+ * For each facet it calls every strategy once, with all subjects that have been made and not been asked about, and then judges: so the
+ * order of strategies in the recipe does not matter. A strong claim beats a weak one. Equal values agree. Unequal values of equal strength
+ * are an error that names both strategies, both lines of the recipe and the subject. */
 #ifndef GALLEY_CLAIM_H
 #define GALLEY_CLAIM_H
 

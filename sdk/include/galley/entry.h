@@ -81,22 +81,25 @@ typedef struct galley_entry {
   const struct galley_kernel* const* kernels;
   const struct galley_format* const* formats;
   const struct galley_device* const* devices;
-  const struct galley_codec* const* codecs; /* format.h */
+  const struct galley_codec* const* codecs;   /* format.h */
+  const struct galley_source* const* sources; /* source.h */
   uint32_t n_strategies;
   uint32_t n_ops;
   uint32_t n_kernels;
   uint32_t n_formats;
   uint32_t n_devices;
   uint32_t n_codecs;
+  uint32_t n_sources;
+  uint32_t reserved;
   uint64_t flags; /* none yet */
   /* Returns what else the plugin has, by id; NULL for an id that it does not know. No function: it has nothing else. No id is defined yet.
    * [thread-safe] */
   const void* (*get)(const char* id);
-  /* Called once at the end of the process, after the last device is closed and every kernel released, and not if the process is killed. For a
-   * plugin that has threads or files of its own. NULL: none. [main-thread] */
+  /* Called once at the end of the process, after the last device is closed and every kernel released, and not if the process is killed. For
+   * a plugin that has threads or files of its own. NULL: none. [main-thread] */
   void (*close)(void);
 } galley_entry;
-#define GALLEY_ENTRY_MIN_SIZE 120u
+#define GALLEY_ENTRY_MIN_SIZE 136u
 
 #define GALLEY_ENTRY_SYMBOL "galley_entry_v1"
 

@@ -31,9 +31,9 @@ typedef struct galley_file_tensor {
 typedef struct galley_files {
   uint32_t size;
   uint32_t revision;
-  /* Calls see(see_context, text, bytes) once with the contents of a file of at most `limit` bytes. A NUL follows the text. A file whose name
-   * ends in ".json" has to be JSON as the host reads it: no key twice in an object, at most 200 levels and 32,768 values. So a plugin's
-   * own parser, and what it does with the result, may recurse by levels and search by turns, whoever has written the file. */
+  /* Calls see(see_context, text, bytes) once with the contents of a file of at most `limit` bytes. A NUL follows the text. A file whose
+   * name ends in ".json" has to be JSON as the host reads it: no key twice in an object, at most 200 levels and 32,768 values. So a
+   * plugin's own parser, and what it does with the result, may recurse by levels and search by turns, whoever has written the file. */
   galley_status (*text)(void* context, const char* path, uint64_t limit,
                         galley_status (*see)(void* see_context, const char* text, uint64_t bytes), void* see_context, galley_error*);
   /* Calls see(see_context, tensor) for each tensor, by name, of a safetensors file, of an index (*.index.json), or of a folder that has

@@ -16,6 +16,7 @@
 #include "galley/philox.h"
 #include "galley/rewrite.h"
 #include "galley/saved.h"
+#include "galley/source.h"
 #include "galley/tensor.h"
 #include "galley/update.h"
 

@@ -142,9 +142,9 @@ typedef struct galley_kernel_setup {
 } galley_kernel_setup;
 #define GALLEY_KERNEL_SETUP_MIN_SIZE 48u
 
-/* What a kernel knows of an op: of each input and output up to these numbers, and of these attributes, what they mean. The host offers it no
- * node that has more: an input or an output after them, or another attribute, but one that is what its rule says for a node without it, or
- * that a rule with GALLEY_ATTR_ADVICE declares, or that every op has ("dtype", "stream", "seed"). So an op may grow without kernels that
+/* What a kernel knows of an op: of each input and output up to these numbers, and of these attributes, what they mean. The host offers it
+ * no node that has more: an input or an output after them, or another attribute, but one that is what its rule says for a node without it,
+ * or that a rule with GALLEY_ATTR_ADVICE declares, or that every op has ("dtype", "stream", "seed"). So an op may grow without kernels that
  * would compute something else. */
 typedef struct galley_known_op {
   uint32_t size;
@@ -187,8 +187,8 @@ typedef struct galley_kernel {
   /* Frees `state`. [main-thread] */
   void (*release)(void* state);
   uint64_t flags;
-  /* What it knows of each op that it computes and that is not its own plugin's: without it, it is refused. Its own plugin's ops it knows, as
-   * it is built with them. The C++ wrapper fills this in for the ops that come with Galley (galley/cpp/known.hpp). */
+  /* What it knows of each op that it computes and that is not its own plugin's: without it, it is refused. Its own plugin's ops it knows,
+   * as it is built with them. The C++ wrapper fills this in for the ops that come with Galley (galley/cpp/known.hpp). */
   const galley_known_op* const* knows;
   uint32_t n_knows;
   uint32_t reserved;

@@ -9,10 +9,10 @@
 extern "C" {
 #endif
 
-/* How an operand relates to rows (all extents except the last, flattened). A promise: computed for any contiguous rows of its ROWS operands,
- * with WHOLE ones given whole and REDUCED ones added up over the parts, an op gives the numbers that it gives for all rows at once. Whatever
- * cuts a node relies on it: chunks of head and loss, pieces of an update, shards. Roles say which operands are cut alike; the grain of an
- * update op says how finely. */
+/* How an operand relates to rows (all extents except the last, flattened). A promise: computed for any contiguous rows of its ROWS
+ * operands, with WHOLE ones given whole and REDUCED ones added up over the parts, an op gives the numbers that it gives for all rows at
+ * once. Whatever cuts a node relies on it: chunks of head and loss, pieces of an update, shards. Roles say which operands are cut alike;
+ * the grain of an update op says how finely. */
 #define GALLEY_ROLE_WHOLE 0u   /* not split: a weight, a scalar, or any operand of an op that mixes rows */
 #define GALLEY_ROLE_ROWS 1u    /* row i of this operand belongs to row i of all others with this role */
 #define GALLEY_ROLE_REDUCED 2u /* an output that is a sum over rows: chunks accumulate into it */
@@ -58,8 +58,8 @@ typedef struct galley_operand_rule {
 #define GALLEY_ATTR_REQUIRED 1ull
 #define GALLEY_ATTR_LIST 2ull /* any number of values; without it, there is one */
 
-/* A hint: for a node with this attribute, the gradient rule leaves out a part of the derivative, as the attribute says. So finite differences
- * of the reference do not measure its gradient. */
+/* A hint: for a node with this attribute, the gradient rule leaves out a part of the derivative, as the attribute says. So finite
+ * differences of the reference do not measure its gradient. */
 #define GALLEY_ATTR_STOPS (1ull << 32)
 
 /* A hint: a kernel that does not know the attribute may leave it out of account. Others are offered to kernels that know them only, see
@@ -108,8 +108,8 @@ typedef struct galley_attr_rule {
 #define GALLEY_OP_KNOWN 127ull /* all that have to be understood */
 
 /* Grain of an update op: the smallest part of its ROWS operands that can be computed by itself. With ELEMENT and BLOCK a part is a range of
- * the numbers in a row, whatever their shape. NONE: the op says nothing, and is not cut. TENSOR: it needs all numbers of the tensor at once,
- * so that one owner computes it. */
+ * the numbers in a row, whatever their shape. NONE: the op says nothing, and is not cut. TENSOR: it needs all numbers of the tensor at
+ * once, so that one owner computes it. */
 #define GALLEY_GRAIN_NONE 0u
 #define GALLEY_GRAIN_ELEMENT 1u
 #define GALLEY_GRAIN_BLOCK 2u /* of `grain_block` elements */

@@ -34,11 +34,17 @@ typedef struct galley_model_verbs {
   /* Ignores tensors of source files whose names match the pattern ('*' matches any characters). Any other tensor that nobody reads is an
    * error. */
   galley_status (*ignore)(galley_graph*, const char* pattern, galley_error*);
-  /* Writes a text file beside the tensors: adapter_config.json. It lies in a folder into which tensors are saved. A second text for the same
-   * file by the same strategy, then or while exporting, takes the place of the first. */
+  /* Writes a text file beside the tensors: adapter_config.json. It lies in a folder into which tensors are saved. A second text for the
+   * same file by the same strategy, then or while exporting, takes the place of the first. */
   galley_status (*document)(galley_graph*, const char* file, const char* text, galley_error*);
+  /* Hands out an input of the model: one that it reads, or a tensor of this name that the run's data brings (source.h). There is data for
+   * the purposes TRAIN, EVAL and GRADIENTS. */
+  galley_status (*input)(galley_graph*, const char* name, galley_tensor* out, galley_error*);
+  /* Takes away a node with GALLEY_OP_LOSS: the strategy makes another loss, a node of an op with that flag whose output is
+   * GALLEY_SCALAR_LOSS, to which it adds. */
+  galley_status (*take_loss)(galley_graph*, galley_node, galley_error*);
 } galley_model_verbs;
-#define GALLEY_MODEL_VERBS_MIN_SIZE 56u
+#define GALLEY_MODEL_VERBS_MIN_SIZE 72u
 
 #define GALLEY_BEGIN_NUMBERS 0xFFFFFFFFu /* see begin_as */
 
@@ -48,9 +54,9 @@ typedef struct galley_load_verbs {
   uint32_t revision;
   const galley_graph_verbs* graph;
   /* The parameter or state begins as `value`: a GALLEY_KIND_FILE, or the output of a node. `component` is GALLEY_BEGIN_NUMBERS, and `value`
-   * has the shape and dtype of the tensor; or the index of a component of its format, and `value` has the shape and dtype of that, and every
-   * component gets a value in this way. Nodes that read the tensor itself in this part read what its file or initializer says; where nothing
-   * does, its file is not read. */
+   * has the shape and dtype of the tensor; or the index of a component of its format, and `value` has the shape and dtype of that, and
+   * every component gets a value in this way. Nodes that read the tensor itself in this part read what its file or initializer says; where
+   * nothing does, its file is not read. */
   galley_status (*begin_as)(galley_graph*, galley_tensor tensor, uint32_t component, galley_tensor value, galley_error*);
   /* Hands out what is left of `value` when it is stored in the format of a parameter of its shape and dtype: packed, and unpacked again
    * (LoftQ). What the parameter begins as in numbers is packed in the same way. */
@@ -86,8 +92,8 @@ typedef struct galley_export_verbs {
   /* Hands out component `index` of the format in which a parameter is stored, as a tensor that nodes can read. */
   galley_status (*component)(galley_graph*, galley_tensor parameter, uint32_t index, galley_tensor* out, galley_error*);
   /* Saves a tensor beside the model's, in their file, where the model is saved: what others need to read a format. It keeps its dtype. A
-   * name "FILE:NAME", of a file into which parameters are saved ("model/model.safetensors:lm_head.weight"), puts it there where that file is
-   * written, also of a merged model, and in the dtype of its numbers. */
+   * name "FILE:NAME", of a file into which parameters are saved ("model/model.safetensors:lm_head.weight"), puts it there where that file
+   * is written, also of a merged model, and in the dtype of its numbers. */
   galley_status (*export_tensor)(galley_graph*, const char* name, galley_tensor value, galley_error*);
 } galley_export_verbs;
 #define GALLEY_EXPORT_VERBS_MIN_SIZE 72u
@@ -97,8 +103,8 @@ typedef struct galley_export_verbs {
 typedef struct galley_rewrite {
   uint32_t size;
   uint32_t revision;
-  /* The forward graph, before anything is claimed. A run has one graph of the model today; one that has several, of different lengths, calls
-   * this for each, and parameters and states of one name are then one tensor. */
+  /* The forward graph, before anything is claimed. A run has one graph of the model today; one that has several, of different lengths,
+   * calls this for each, and parameters and states of one name are then one tensor. */
   galley_status (*model)(void* instance, const galley_model_verbs*, galley_graph*, galley_error*);
   /* What runs once before the first micro-batch of a window. */
   galley_status (*window)(void* instance, const galley_graph_verbs*, galley_graph*, galley_error*);

@@ -72,7 +72,8 @@ typedef struct galley_operand {
   const char* format; /* NULL: none */
   const struct galley_operand* const* components;
   const galley_attr* const* attrs; /* the format's options */
-  /* Makes the numbers of the format on this device (format.h), so that a kernel reads formats that it does not know. NULL: there is none. */
+  /* Makes the numbers of the format on this device (format.h), so that a kernel reads formats that it does not know. NULL: there is
+   * none. */
   const struct galley_codec* codec;
   uint32_t n_attrs;
   uint32_t reserved;

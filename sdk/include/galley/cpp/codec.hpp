@@ -1,7 +1,7 @@
 // What a format's author writes for the CPU: a type that reads an operand, and functions of runs of numbers.
 //
 //   struct SixBit {                                    // trivially copyable, at most GALLEY_CODEC_STATE bytes
-//     explicit SixBit(const galley_operand&);          // addresses of components (NULL at plan time) and options; throws for what it has not
+//     explicit SixBit(const galley_operand&);          // addresses of components (NULL at plan time), options; throws for others
 //     int64_t unit() const;                            // encode is given whole units, but for the operand's end
 //   };
 //   template <class To>                                // float, Bf16 or F16
@@ -11,8 +11,8 @@
 //   const bool added = add_codec<SixBit>("six-bit") && add(pack_kernel<SixBit>("six_bit_pack.cpu", "six_bit_pack")) &&
 //                      add(unpack_kernel<SixBit>("six_bit_unpack.cpu", "six_bit_unpack"));
 //
-// Without unit() and encode, kernels read the format only. The codec serves kernels of any op; the two kernels are those of the format's ops,
-// whose attributes are the format's options and "dtype".
+// Without unit() and encode, kernels read the format only. The codec serves kernels of any op; the two kernels are those of the format's
+// ops, whose attributes are the format's options and "dtype".
 #pragma once
 
 #include <algorithm>

@@ -33,7 +33,7 @@ class Coded {
   /// Whether it is of an operand in a format.
   explicit operator bool() const { return codec_ != nullptr; }
 
-  /// Numbers `first` to `first + n` − 1, each rounded once to the type: float, Bf16 or F16. On a device with queues: all of the operand's.
+  /// Numbers `first` to `first + n` − 1, each rounded once to the type: float, Bf16 or F16. On a device with queues: all numbers.
   template <class To>
   void decode(int64_t first, int64_t n, To* to) const {
     decode(first, n, kDtypeOf<To>, to, nullptr);

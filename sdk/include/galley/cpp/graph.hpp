@@ -202,6 +202,17 @@ class ModelGraph : public Graph {
   void document(const std::string& file, const std::string& text) {
     check([&](galley_error* e) { return own_->document(graph_, file.c_str(), text.c_str(), e); });
   }
+  /// An input of the model, or a tensor that the run's data brings. There is data where the run's purpose is to train, to evaluate or to
+  /// compute gradients.
+  galley_tensor input(const std::string& name) {
+    galley_tensor out = 0;
+    check([&](galley_error* e) { return own_->input(graph_, name.c_str(), &out, e); });
+    return out;
+  }
+  /// Takes away a node with GALLEY_OP_LOSS, in whose place the strategy puts a loss of its own.
+  void take_loss(galley_node node) {
+    check([&](galley_error* e) { return own_->take_loss(graph_, node, e); });
+  }
 
  private:
   const galley_model_verbs* own_;

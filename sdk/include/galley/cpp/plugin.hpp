@@ -218,6 +218,7 @@ struct Registry {
   std::vector<const galley_format*> formats;
   std::vector<const galley_device*> devices;
   std::vector<const galley_codec*> codecs;
+  std::vector<const galley_source*> sources;
   std::deque<galley_kernel> kernel_tables;
   std::deque<galley_format> format_tables;
   std::deque<galley_codec> codec_tables;
@@ -277,6 +278,11 @@ inline bool add(const galley_strategy* s) {
   return true;
 }
 
+inline bool add(const galley_source* s) {
+  registry().sources.push_back(s);
+  return true;
+}
+
 /// What is called once at the end of the process (galley_entry.close).
 inline bool at_close(void (*close)()) {
   registry().close = close;
@@ -299,6 +305,8 @@ inline void publish(galley_entry& entry, const galley_host* h) {
   entry.n_devices = static_cast<uint32_t>(r.devices.size());
   entry.codecs = r.codecs.data();
   entry.n_codecs = static_cast<uint32_t>(r.codecs.size());
+  entry.sources = r.sources.data();
+  entry.n_sources = static_cast<uint32_t>(r.sources.size());
   entry.close = r.close;
 }
 
@@ -325,6 +333,9 @@ inline void publish(galley_entry& entry, const galley_host* h) {
                                   nullptr,                                                \
                                   nullptr,                                                \
                                   nullptr,                                                \
+                                  nullptr,                                                \
+                                  0,                                                      \
+                                  0,                                                      \
                                   0,                                                      \
                                   0,                                                      \
                                   0,                                                      \

@@ -49,8 +49,8 @@ constexpr bool check_rule() {
 
 inline bool is_16_bit(uint32_t dtype) { return dtype == GALLEY_BF16 || dtype == GALLEY_F16; }
 
-/// What kernels of steps take: numbers in F32, gradients in 16 bit too. A kernel of stored operands: those in a format for which `takes_coded` is true, and
-/// at least one.
+/// What kernels of steps take: numbers in F32, gradients in 16 bit too. A kernel of stored operands: those in a format for which
+/// `takes_coded` is true, and at least one.
 template <class Rule>
 void check_step(const Node& node, bool stored, bool (*takes_coded)(const galley_operand&)) {
   const auto is = [&](uint32_t input, uint32_t dtype) { return node.in(input).dtype == dtype; };

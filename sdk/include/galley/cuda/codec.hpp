@@ -1,5 +1,5 @@
-// What a format's author writes for CUDA: a type that reads an operand (galley/cpp/codec.hpp), and a function that launches the making of its
-// numbers.
+// What a format's author writes for CUDA: a type that reads an operand (galley/cpp/codec.hpp), and a function that launches the making of
+// its numbers.
 //
 //   void unpack(const SixBit& from, int64_t n, uint32_t dtype, void* to, galley_queue* queue);   // all n numbers, each rounded once
 //   const bool added = add_codec<SixBit, unpack>("six-bit") && add(unpack_kernel<SixBit, unpack>("six_bit_unpack.cuda", "six_bit_unpack"));

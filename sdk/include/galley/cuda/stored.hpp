@@ -1,6 +1,6 @@
 // Operands as kernels of steps on CUDA (steps.hpp) take them: numbers in F32, BF16 or F16, and in the formats that these kernels read and
-// write while a piece of them is in registers. The list is closed: a step in one pass needs the format's code in the same kernel. An operand
-// in any other format is unpacked before the step, and packed after it.
+// write while a piece of them is in registers. The list is closed: a step in one pass needs the format's code in the same kernel. An
+// operand in any other format is unpacked before the step, and packed after it.
 #pragma once
 
 #include "galley/cpp/companded8.hpp"

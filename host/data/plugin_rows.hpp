@@ -1,0 +1,17 @@
+// Rows of a kind of data that a plugin brings (host/plugins/source.hpp): the items of an epoch in an order of their own, each as its rows.
+#pragma once
+
+#include <memory>
+
+#include "host/data/source.hpp"
+#include "host/data/stream.hpp"
+#include "host/plugins/source.hpp"
+
+namespace galley {
+
+/// Do the work of describe_data() and open_data() for such a kind.
+Result<DataInfo> describe_plugin_rows(const DataSpec& spec, const Recipe& recipe, const LoadedSource& source);
+/// `source` outlives the stream.
+Result<std::unique_ptr<RowStream>> open_plugin_rows(const DataInfo& info, const Recipe& recipe, int64_t vocabulary, LoadedSource& source);
+
+}  // namespace galley

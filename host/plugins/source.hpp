@@ -1,0 +1,55 @@
+// A kind of data of a plugin, made: its instance, with the options of data.NAME { … }. What it says is checked here.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "galley/source.h"
+#include "host/base/fill.hpp"
+#include "host/base/result.hpp"
+#include "host/plugins/loader.hpp"
+#include "host/plugins/options.hpp"
+
+namespace galley {
+
+class LoadedSource {
+ public:
+  /// What a source says before anything is read.
+  struct Description {
+    std::string summary;
+    std::vector<OwnInput> tensors;
+    int64_t rows_of_item = 1, vocabulary = 0;
+    bool makes_labels = false, validates = false;
+  };
+  struct Contents {
+    uint64_t items = 0, validation_items = 0, fingerprint = 0;
+  };
+
+  /// Finds the kind, checks the options against its manifest, loads its plugin and creates the instance. `plugins` outlives it.
+  /// [main-thread]
+  static Result<std::unique_ptr<LoadedSource>> create(Plugins& plugins, const Use& use, const std::vector<std::string>& built_in);
+
+  LoadedSource(const LoadedSource&) = delete;
+  LoadedSource& operator=(const LoadedSource&) = delete;
+  ~LoadedSource();
+
+  /// [plan-time]
+  Result<Description> describe(int64_t rows, int64_t length) const;
+  /// Once. [main-thread]
+  Result<Contents> open();
+  /// Writes a row into `row`. [thread-safe]
+  Status read(galley_source_row& row) const;
+
+  const Caller& caller() const { return caller_; }
+
+ private:
+  LoadedSource() = default;
+  std::unique_ptr<const Options> options_;
+  Caller caller_;
+  const galley_source* table_ = nullptr;
+  void* instance_ = nullptr;
+  bool created_ = false;
+};
+
+}  // namespace galley

@@ -1,0 +1,113 @@
+/* galley.source/1: a kind of data. A recipe names it, data.NAME { options }, and the manifest of its plugin lists it ([[source]]). The
+ * source knows its items (texts, pairs, images) by their numbers and writes each as one row or several rows of named tensors. The host
+ * shuffles the items of an epoch, deals rows out to windows, pads, remembers how far a run has come, and goes on there.
+ *
+ * Tensors. Every row has tokens and labels. Whatever else a model or a strategy reads, the source declares by name, and they ask for it by
+ * that name (g:input in a family; `input` in rewrite.h). */
+#ifndef GALLEY_SOURCE_H
+#define GALLEY_SOURCE_H
+
+#include "galley/entry.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GALLEY_SOURCE_PER_POSITION (-1) /* an extent: a number for each position of the row */
+#define GALLEY_SOURCE_MOST_TENSORS 8u
+
+/* Flags of a source's tensor. */
+/* It holds labels: if the model reads it, a window's loss is divided by how many of its numbers count, which are all but -100, and not by
+ * the labels of tokens. One tensor of a source may have this. */
+#define GALLEY_SOURCE_COUNTS 1ull
+
+/* A tensor that a source declares. Each row of it has `extent` numbers. The pointers live as long as the instance. */
+typedef struct galley_source_tensor {
+  uint32_t size;
+  uint32_t revision;
+  const char* name; /* of the model's input */
+  const char* unit; /* with GALLEY_SOURCE_COUNTS: what one label is of, "pair"; else NULL */
+  int64_t extent;   /* at least 1, or GALLEY_SOURCE_PER_POSITION */
+  uint32_t dtype;   /* GALLEY_I32 or GALLEY_F32 */
+  uint32_t reserved;
+  uint64_t flags;
+} galley_source_tensor;
+#define GALLEY_SOURCE_TENSOR_MIN_SIZE 48u
+
+/* What a source is told before it describes itself. */
+typedef struct galley_source_call {
+  uint32_t size;
+  uint32_t revision;
+  int64_t rows;   /* of a micro-batch */
+  int64_t length; /* positions of a row */
+  uint64_t flags; /* none yet */
+} galley_source_call;
+#define GALLEY_SOURCE_CALL_MIN_SIZE 32u
+
+/* Flags of a source's description. */
+#define GALLEY_SOURCE_LABELS 1ull    /* it writes the labels itself; else the host makes them: the token that follows in the row */
+#define GALLEY_SOURCE_VALIDATES 2ull /* it has items that are held out for validation */
+
+/* What is known before anything is read. On entry, all fields are 0 but size and revision. */
+typedef struct galley_source_info {
+  uint32_t size;
+  uint32_t revision;
+  int64_t rows_of_item; /* each item is so many rows, one after the other, in one micro-batch; the rows of that are a multiple of it */
+  int64_t vocabulary;   /* every token is below this; 0: not known */
+  const galley_source_tensor* const* tensors;
+  uint32_t n_tensors;
+  uint32_t reserved;
+  const char* summary; /* "pairs of pairs.csv": for people; lives as long as the instance */
+  uint64_t flags;
+} galley_source_info;
+#define GALLEY_SOURCE_INFO_MIN_SIZE 56u
+
+/* What opening it has found. On entry, all fields are 0 but size and revision. */
+typedef struct galley_source_contents {
+  uint32_t size;
+  uint32_t revision;
+  int64_t items; /* for training, at least 1 */
+  int64_t validation_items;
+  uint64_t fingerprint; /* a hash of everything that was read: a run does not go on with other data */
+} galley_source_contents;
+#define GALLEY_SOURCE_CONTENTS_MIN_SIZE 32u
+
+/* A row to write. On entry tokens are 0, labels and I32 tensors with GALLEY_SOURCE_COUNTS are -100, and other tensors 0. */
+typedef struct galley_source_row {
+  uint32_t size;
+  uint32_t revision;
+  int64_t item; /* from 0, of the items for training or of those for validation */
+  int64_t row;  /* from 0, of the item's rows */
+  int64_t room; /* positions */
+  int32_t* tokens;
+  int32_t* labels;      /* of each position, the token to predict there; -100: none */
+  void* const* tensors; /* in the order in which they were declared */
+  int64_t length;       /* out: positions that hold tokens, from the first on; the rest is padding */
+  uint32_t validation;  /* 1: of a validation item */
+  uint32_t reserved;
+} galley_source_row;
+#define GALLEY_SOURCE_ROW_MIN_SIZE 72u
+
+typedef struct galley_source {
+  uint32_t size;
+  uint32_t revision;
+  void* self; /* the plugin's own */
+  const char* name;
+  galley_status (*create)(void* self, const galley_options*, void** instance, galley_error*); /* [plan-time] */
+  void (*destroy)(void* instance);
+  /* Looks at headers and sizes at most, since it is called for plans, too. [plan-time] */
+  galley_status (*describe)(void* instance, const galley_source_call*, galley_source_info* out, galley_error*);
+  /* Reads what has to be read before items can be written. Called once, before a device is opened; it may take a while. [main-thread] */
+  galley_status (*open)(void* instance, galley_source_contents* out, galley_error*);
+  /* Writes a row. The same row is the same numbers whenever it is asked for. [thread-safe] */
+  galley_status (*read)(void* instance, galley_source_row*, galley_error*);
+  uint64_t flags; /* none yet */
+} galley_source;
+#define GALLEY_SOURCE_MIN_SIZE 72u
+
+/* End of draft 0.4. */
+
+#ifdef __cplusplus
+}
+#endif
+#endif
