@@ -70,6 +70,8 @@ Op& unpack_op() {
       .reference<unpack_reference>()
       .test("some", {{GALLEY_U8, {37, 336}, 0, 255}, {GALLEY_U8, {37, 168}, 0, 255}, {GALLEY_U8, {37, 21}, 100, 130}})
       .test("bf16", {{GALLEY_U8, {9, 32}, 0, 255}, {GALLEY_U8, {9, 16}, 0, 255}, {GALLEY_U8, {9, 2}, 100, 130}}, Attrs().s("dtype", "bf16"))
+      .test("far scales", {{GALLEY_U8, {9, 32}, 0, 255}, {GALLEY_U8, {9, 16}, 0, 255}, {GALLEY_U8, {9, 2}, 0, 250}},
+            Attrs().s("dtype", "bf16"))
       .test("f16", {{GALLEY_U8, {9, 32}, 0, 255}, {GALLEY_U8, {9, 16}, 0, 255}, {GALLEY_U8, {9, 2}, 118, 130}}, Attrs().s("dtype", "f16"));
 }
 

@@ -11,6 +11,10 @@
 
 #include <cstring>
 
+#if defined(__AVX512BW__)
+#include <immintrin.h>
+#endif
+
 #include "galley/cpp/anywhere.hpp"
 #include "galley/cpp/half.hpp"
 #include "galley/cpp/node.hpp"
@@ -98,11 +102,83 @@ struct Numbers {
   uint8_t *low, *top, *scale;
 };
 
-/// On the CPU: 32 numbers at a time, in loops of a fixed length, which compilers make vectors of.
+#if defined(__AVX512BW__)
+/// What the magnitudes of codes are, in BF16 and in F32.
+struct Magnitudes {
+  uint16_t bf16[32];
+  float f32[32];
+  Magnitudes() {
+    for (int code = 0; code < 32; ++code) {
+      f32[code] = value(code);
+      bf16[code] = static_cast<uint16_t>(bits_of(f32[code]) >> 16);  // three bits of mantissa at most
+    }
+  }
+};
+inline const Magnitudes& magnitudes() {
+  static const Magnitudes all;
+  return all;
+}
+
+/// The 32 codes of a group, each in 16 bits.
+inline __m512i codes_of(const uint8_t* low, const uint8_t* top) {
+  const __m256i bytes = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(low)));
+  const __m256i first = _mm256_and_si256(bytes, _mm256_set1_epi16(15)), second = _mm256_srli_epi16(bytes, 4);
+  const __m512i of_low = _mm512_inserti64x4(_mm512_castsi256_si512(first), second, 1);
+  const __m128i eight = _mm_cvtepu8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(top)));
+  const __m512i by = _mm512_set_epi64(0x0006000600060006, 0x0006000600060006, 0x0004000400040004, 0x0004000400040004, 0x0002000200020002,
+                                      0x0002000200020002, 0, 0);
+  const __m512i of_top = _mm512_and_si512(_mm512_srlv_epi16(_mm512_broadcast_i32x4(eight), by), _mm512_set1_epi16(3));
+  return _mm512_or_si512(of_low, _mm512_slli_epi16(of_top, 4));
+}
+
+/// Groups in BF16, from one with 32 numbers to make: magnitudes are looked up, and their exponents moved. Returns how many it has made: it
+/// ends where a number would not be a normal one.
+inline int64_t groups_of(const Numbers& from, int64_t first, int64_t n, galley::sdk::Bf16* to) {
+  const __m512i all = _mm512_loadu_si512(magnitudes().bf16), of_sign = _mm512_set1_epi16(32), of_magnitude = _mm512_set1_epi16(31);
+  for (int64_t k = 0; k < n; ++k, to += kGroup) {
+    const int64_t group = first + k;
+    const int scale = from.scale[group];
+    if (scale < 16 || scale > 240) return k;
+    const __m512i codes = codes_of(from.low + group * 16, from.top + group * 8), unit = _mm512_permutexvar_epi16(codes, all);
+    const __m512i moved = _mm512_mask_add_epi16(unit, _mm512_test_epi16_mask(codes, of_magnitude), unit,
+                                                _mm512_set1_epi16(static_cast<int16_t>((scale - 127) * 128)));
+    _mm512_storeu_si512(to, _mm512_or_si512(moved, _mm512_slli_epi16(_mm512_and_si512(codes, of_sign), 10)));
+  }
+  return n;
+}
+inline int64_t groups_of(const Numbers& from, int64_t first, int64_t n, float* to) {
+  const __m512 low = _mm512_loadu_ps(magnitudes().f32), high = _mm512_loadu_ps(magnitudes().f32 + 16);
+  for (int64_t k = 0; k < n; ++k, to += kGroup) {
+    const int64_t group = first + k;
+    const __m512i codes = codes_of(from.low + group * 16, from.top + group * 8);
+    const __m512 scale = _mm512_set1_ps(scale_of(from.scale[group]));
+    for (int half = 0; half < 2; ++half) {
+      const __m512i at = _mm512_cvtepu16_epi32(half ? _mm512_extracti64x4_epi64(codes, 1) : _mm512_castsi512_si256(codes));
+      const __m512 magnitude = _mm512_mul_ps(_mm512_permutex2var_ps(low, at, high), scale);
+      const __m512i sign = _mm512_slli_epi32(_mm512_and_si512(at, _mm512_set1_epi32(32)), 26);
+      _mm512_storeu_si512(to + 16 * half, _mm512_or_si512(_mm512_castps_si512(magnitude), sign));
+    }
+  }
+  return n;
+}
+#endif
+template <class To>
+int64_t groups_of(const Numbers&, int64_t, int64_t, To*) {
+  return 0;
+}
+
+/// On the CPU: 32 numbers at a time, by look-up where there are 512-bit vectors, else in loops of a fixed length, which compilers make
+/// vectors of.
 template <class To>
 void decode(const Numbers& from, int64_t first, int64_t n, To* to) {
   for (const int64_t end = first + n; first < end;) {
     const int64_t group = first / kGroup, begin = first % kGroup, size = kGroup - begin < end - first ? kGroup - begin : end - first;
+    if (begin == 0) {
+      const int64_t made = groups_of(from, group, (end - first) / kGroup, to) * kGroup;
+      first += made;
+      to += made;
+      if (made > 0) continue;
+    }
     const uint8_t *const low = from.low + group * 16, *const top = from.top + group * 8;
     int32_t codes[kGroup];
     for (int i = 0; i < 16; ++i) codes[i] = low[i] & 15;
