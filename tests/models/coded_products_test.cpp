@@ -265,6 +265,44 @@ TEST(CodedProducts, OfBlocksHaveTheBytesOfTheNumbers) {
   compare_with_plain({{37, 256, 512}, {130, 512, 256}, {3, 768, 256}}, {{"Q4_K", 0, false}, {"Q5_K", 0, false}, {"Q6_K", 0, false}});
 }
 
+// Rows of a table that is looked up.
+TEST(CodedTables, HaveTheBytesOfTheNumbers) {
+  std::mt19937_64 random(seed());
+  on_all_levels([&](const Level& level, bool again) {
+    if (again) return;
+    constexpr int64_t V = 40, C = 256, R = 37;
+    int taken = 0;
+    for (const uint32_t dtype : {GALLEY_F32, GALLEY_BF16, GALLEY_F16})
+      for (const FourBit& format : {FourBit{"Q8_0", 0, false}, FourBit{"Q4_K", 0, false}, FourBit{"nf4", 64, true}}) {
+        SCOPED_TRACE(std::string(format.type) + " in dtype " + std::to_string(dtype));
+        const CodedWeight weight(format, dtype, {V, C}, random);
+        Problem problem;
+        problem.op = models().op("embedding");
+        problem.name = "embedding";
+        Tensor ids = draw(GALLEY_F32, {R}, random);
+        ids.dtype = GALLEY_I32;
+        for (double& id : ids.values) id = static_cast<double>(random() % V);
+        problem.inputs = {ids, weight.numbers};
+        problem.infer();
+        const Execution plain = alone(level, problem);
+        ASSERT_EQ(plain.status, GALLEY_OK) << plain.text;
+        for (const galley_kernel* kernel : level.kernels) {
+          if (std::strcmp(kernel->op, "embedding") != 0 || !(kernel->flags & GALLEY_KERNEL_FORMATS)) continue;
+          SCOPED_TRACE(kernel->name);
+          CodedNode node(level, problem, &weight);
+          int64_t priority = 0;
+          if (query_of(kernel, level, {&node.node}, &priority) == GALLEY_UNSUPPORTED) continue;
+          std::string text;
+          ASSERT_EQ(run(kernel, level.isa, {&node.node}, &text), GALLEY_OK) << text;
+          EXPECT_TRUE(node.placed.same(plain, problem.inputs.size()));
+          EXPECT_TRUE(weight.intact());
+          ++taken;
+        }
+      }
+    EXPECT_GT(taken, 0);
+  });
+}
+
 TEST(CodedProducts, InGroupsHaveTheBytesThatTheyHaveAlone) {
   std::mt19937_64 random(seed());
   on_all_levels([&](const Level& level, bool only_bf16) {
