@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "galley/source.h"
+
 namespace galley {
 
 /// The fills in their order in a micro-batch's memory. All are I32, except RowValues, which is F32.
@@ -70,7 +72,7 @@ struct OwnInput {
   uint32_t dtype = 0;  ///< I32 or F32
   friend bool operator==(const OwnInput&, const OwnInput&) = default;
 };
-inline constexpr size_t kMostOwnInputs = 8;
+inline constexpr size_t kMostOwnInputs = GALLEY_SOURCE_MOST_TENSORS;
 inline constexpr Fill own_fill(size_t index) { return static_cast<Fill>(kFills + index); }
 inline constexpr bool is_own(Fill fill) { return static_cast<size_t>(fill) >= kFills; }
 

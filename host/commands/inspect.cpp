@@ -76,9 +76,10 @@ void print_tokens(const std::vector<TokenId>& ids, const std::vector<bool>& coun
   std::putchar('\n');
 }
 
-/// What is learned of a row beside its text: its target, its labels, what was masked. `name`: of these labels.
-void print_labels(const BatchRow& row, Fill labels, const std::string& name, const TextCodec* codec) {
+/// What is learned of a row beside its text: its target, its labels, what was masked.
+void print_labels(const BatchRow& row, const BatchLayout& layout, const TextCodec* codec) {
   const Marks mark = marks();
+  const Fill labels = layout.counted();
   std::vector<TokenId> counted;
   for (const int32_t label : row[labels])
     if (label != kNoLabel) counted.push_back(label);
@@ -89,7 +90,7 @@ void print_labels(const BatchRow& row, Fill labels, const std::string& name, con
     values += digits;
   }
   const bool tokens = labels == Fill::TargetLabels || labels == Fill::MaskedTokens;
-  std::printf("%s── %s: %zu count %s\n", mark.border, name.c_str(), counted.size(), mark.end);
+  std::printf("%s── %s: %zu count %s\n", mark.border, layout.name(labels).c_str(), counted.size(), mark.end);
   std::fputs(mark.counted, stdout);
   std::fputs(labels == Fill::RowValues ? values.c_str() : printable(text_of(counted, tokens ? codec : nullptr), Lines::Keep).c_str(),
              stdout);
@@ -131,37 +132,36 @@ void print_row(const BatchRow& row, const BatchLayout& layout, int64_t number, c
     print_tokens(ids, counts, codec);
     begin = stop;
   }
-  if (labels != Fill::NextTokens) print_labels(row, labels, is_own(labels) ? layout.own_of(labels).name : info_of(labels).name, codec);
+  if (labels != Fill::NextTokens) print_labels(row, layout, codec);
 }
 
-/// By the names of the model's inputs; "labels" are those that count in the loss. `own`: what a plugin's data brings besides.
-std::string json_of(const BatchRow& row, Fill labels, const std::vector<OwnInput>& own) {
+List numbers_of(std::span<const int32_t> numbers, bool floats) {
+  List out;
+  for (const int32_t number : numbers)
+    out.push_back(floats ? Value(static_cast<double>(std::bit_cast<float>(number))) : Value(static_cast<int64_t>(number)));
+  return out;
+}
+
+/// By the names of the model's inputs; "labels" are those that count in the loss.
+std::string json_of(const BatchRow& row, const BatchLayout& layout) {
+  const Fill labels = layout.counted();
   Table out;
-  for (size_t i = 0; i < own.size(); ++i) {
-    List numbers;
-    for (const int32_t number : row[own_fill(i)])
-      numbers.push_back(own[i].dtype == GALLEY_F32 ? Value(static_cast<double>(std::bit_cast<float>(number)))
-                                                   : Value(static_cast<int64_t>(number)));
-    out.emplace(own[i].name, std::move(numbers));
-  }
+  for (size_t i = 0; i < layout.own.size(); ++i)
+    out.emplace(layout.own[i].name, numbers_of(row[own_fill(i)], layout.own[i].dtype == GALLEY_F32));
   for (size_t f = 0; f < kFills; ++f) {
     const auto fill = static_cast<Fill>(f);
     const FillInfo& info = info_of(fill);
     if (row[fill].empty() || (info.labels && fill != labels)) continue;
-    List numbers;
-    for (const int32_t number : row[fill])
-      numbers.push_back(fill == Fill::RowValues ? Value(static_cast<double>(std::bit_cast<float>(number)))
-                                                : Value(static_cast<int64_t>(number)));
-    out.emplace(fill == labels ? "labels" : info.input, std::move(numbers));
+    out.emplace(fill == labels ? "labels" : info.input, numbers_of(row[fill], fill == Fill::RowValues));
   }
   return to_json(Value(std::move(out)));
 }
 
 /// "input_ids (tokens), labels (next_tokens)": the model's inputs, and what the data fills them with.
-std::string inputs_text(const Program& program) {
+std::string inputs_text(const Study& study) {
   std::string out;
-  for (const Program::Input& input : program.inputs) {
-    const std::string fill = is_own(input.fill) ? input.name : info_of(input.fill).name;
+  for (const Program::Input& input : study.program.inputs) {
+    const std::string fill = study.data.layout.name(input.fill);
     out += (out.empty() ? "" : ", ") + input.name + (fill == input.name ? "" : " (" + fill + ")");
   }
   return out;
@@ -175,8 +175,7 @@ std::string json_of(const std::vector<DataReport>& reports, const Study& study, 
     list.emplace_back(std::move(facts));
   }
   Table inputs;
-  for (const Program::Input& input : study.program.inputs)
-    inputs.emplace(input.name, is_own(input.fill) ? input.name : std::string(info_of(input.fill).name));
+  for (const Program::Input& input : study.program.inputs) inputs.emplace(input.name, study.data.layout.name(input.fill));
   Table out = {{"data", Value(std::move(list))}, {"inputs", Value(std::move(inputs))}, {"steps", Value(study.recipe.steps)}};
   if (source.epoch() > 0) out.emplace("rows_an_epoch", static_cast<int64_t>(source.epoch()));
   if (study.recipe.epochs > 0) out.emplace("epochs", study.recipe.epochs);
@@ -199,21 +198,20 @@ Status show_data(Study& study, int64_t rows, DataForm form, Split split, const s
     if (form == DataForm::Text) print_facts(report);
   if (const std::string epochs = epochs_of(study, *source); form == DataForm::Text && !epochs.empty())
     print_lines("  %-22s %s\n", "the run", epochs.c_str());
-  if (form == DataForm::Text) print_lines("  %-22s %s\n", "the model reads", inputs_text(study.program).c_str());
+  if (form == DataForm::Text) print_lines("  %-22s %s\n", "the model reads", inputs_text(study).c_str());
   const DataSpec& spec = text_data(recipe);
   std::optional<TextCodec> codec;
   if (study.source ? spec.options.contains("tokenizer") : !reports.empty() && spec.kind != "tokens")
     codec.emplace(TRY(TextCodec::open(spec, recipe)));
 
   const BatchLayout& layout = study.data.layout;
-  const Fill labels = layout.counted();
   std::vector<std::byte> window_memory(window_bytes(layout, study.program.micro_batches) + BatchLayout::kAlignment);
   WindowBuffer window = {layout, window_memory, -1, 0, 0};
   int64_t shown = 0;
   const auto show = [&] {
     for (int64_t r = 0; r < window.rows() && shown < rows; ++r) {
       ++shown;
-      if (form == DataForm::Json) std::printf("%s\n", json_of(window.row(r), labels, window.layout.own).c_str());
+      if (form == DataForm::Json) std::printf("%s\n", json_of(window.row(r), window.layout).c_str());
       else print_row(window.row(r), window.layout, shown, codec ? &*codec : nullptr);
     }
   };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -16,15 +17,20 @@ namespace {
 
 class PluginRows final : public RowStream {
  public:
-  PluginRows(const LoadedSource& source, const LoadedSource::Description& says, const LoadedSource::Contents& found,
-             const BatchLayout& layout, const Recipe& recipe, int64_t vocabulary)
+  PluginRows(const LoadedSource& source, const LoadedSource::Contents& found, const BatchLayout& layout, const Recipe& recipe,
+             int64_t vocabulary)
       : source_(source),
         found_(found),
         layout_(layout),
         seed_(recipe.seed),
-        of_item_(static_cast<uint64_t>(says.rows_of_item)),
-        vocabulary_(vocabulary),
-        makes_labels_(says.makes_labels) {}
+        of_item_(static_cast<uint64_t>(source.says().rows_of_item)),
+        vocabulary_(vocabulary) {
+    scratch_.layout = layout;
+    scratch_.layout.rows = scratch_.micro_batches = 1;
+    memory_.resize(window_bytes(scratch_.layout, 1) + BatchLayout::kAlignment);
+    const auto address = reinterpret_cast<uintptr_t>(memory_.data());
+    scratch_.memory = std::span(memory_).subspan((BatchLayout::kAlignment - address % BatchLayout::kAlignment) % BatchLayout::kAlignment);
+  }
 
   uint64_t epoch() const override { return found_.items * of_item_; }
   Status write(uint64_t row, const BatchRow& out) const override {
@@ -33,17 +39,9 @@ class PluginRows final : public RowStream {
     return write_row(order(number % found_.items), row % of_item_, false, out);
   }
   Result<uint64_t> counted(uint64_t row) const override {
-    static thread_local std::vector<std::byte> memory;
-    BatchLayout one = layout_;
-    one.rows = 1;
-    memory.resize(window_bytes(one, 1) + BatchLayout::kAlignment);
-    const auto address = reinterpret_cast<uintptr_t>(memory.data());
-    WindowBuffer buffer;
-    buffer.memory = std::span(memory).subspan((BatchLayout::kAlignment - address % BatchLayout::kAlignment) % BatchLayout::kAlignment);
-    buffer.layout = std::move(one);
-    buffer.micro_batches = 1;
-    TRY_STATUS(write(row, buffer.row(0)));
-    return static_cast<uint64_t>(buffer.count_valid());
+    const std::lock_guard lock(mutex_);
+    TRY_STATUS(write(row, scratch_.row(0)));
+    return static_cast<uint64_t>(scratch_.count_valid());
   }
 
   uint64_t validation_rows() const override { return found_.validation_items * of_item_; }
@@ -70,7 +68,7 @@ class PluginRows final : public RowStream {
     const auto length = static_cast<size_t>(row.length);
     for (size_t s = 0; s < length; ++s) {
       if (out.tokens()[s] < 0 || out.tokens()[s] >= vocabulary_) return wrong(row, s, "token", out.tokens()[s]);
-      if (!makes_labels_) out.next()[s] = s + 1 < length ? out.tokens()[s + 1] : kNoLabel;
+      if (!source_.says().makes_labels) out.next()[s] = s + 1 < length ? out.tokens()[s + 1] : kNoLabel;
       else if (out.next()[s] != kNoLabel && (out.next()[s] < 0 || out.next()[s] >= vocabulary_))
         return wrong(row, s, "label", out.next()[s]);
       out.positions()[s] = static_cast<int32_t>(s);
@@ -92,19 +90,22 @@ class PluginRows final : public RowStream {
   BatchLayout layout_;
   uint64_t seed_, of_item_;
   int64_t vocabulary_;
-  bool makes_labels_;
+  std::vector<std::byte> memory_;  ///< of the row that counted() writes
+  WindowBuffer scratch_;
+  mutable std::mutex mutex_;  ///< guards that memory
 };
 
 }  // namespace
 
-Result<DataInfo> describe_plugin_rows(const DataSpec& spec, const Recipe& recipe, const LoadedSource& source) {
+Result<DataInfo> describe_plugin_rows(const DataSpec& spec, const Recipe& recipe, LoadedSource& source) {
   DataInfo info;
   info.layout = TRY(recipe_layout(spec, recipe));
   if (recipe.learning.labels != Fill::NextTokens)
     return data_error(spec,
                       "it has tokens and the tokens that follow, and the model's task '" + recipe.learning.task + "' learns other labels",
                       "take a task such as \"causal-lm\"");
-  const LoadedSource::Description says = TRY(source.describe(info.layout.rows, info.layout.length));
+  TRY_STATUS(source.describe(info.layout.rows, info.layout.length));
+  const LoadedSource::Description& says = source.says();
   if (info.layout.rows % says.rows_of_item != 0)
     return data_error(spec,
                       "an item of it is " + std::to_string(says.rows_of_item) + " rows, and a batch of " +
@@ -119,8 +120,7 @@ Result<DataInfo> describe_plugin_rows(const DataSpec& spec, const Recipe& recipe
 }
 
 Result<std::unique_ptr<RowStream>> open_plugin_rows(const DataInfo& info, const Recipe& recipe, int64_t vocabulary, LoadedSource& source) {
-  const LoadedSource::Description says = TRY(source.describe(info.layout.rows, info.layout.length));
-  return std::unique_ptr<RowStream>(std::make_unique<PluginRows>(source, says, TRY(source.open()), info.layout, recipe, vocabulary));
+  return std::unique_ptr<RowStream>(std::make_unique<PluginRows>(source, TRY(source.open()), info.layout, recipe, vocabulary));
 }
 
 }  // namespace galley

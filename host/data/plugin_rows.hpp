@@ -10,7 +10,7 @@
 namespace galley {
 
 /// Do the work of describe_data() and open_data() for such a kind.
-Result<DataInfo> describe_plugin_rows(const DataSpec& spec, const Recipe& recipe, const LoadedSource& source);
+Result<DataInfo> describe_plugin_rows(const DataSpec& spec, const Recipe& recipe, LoadedSource& source);
 /// `source` outlives the stream.
 Result<std::unique_ptr<RowStream>> open_plugin_rows(const DataInfo& info, const Recipe& recipe, int64_t vocabulary, LoadedSource& source);
 

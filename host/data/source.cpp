@@ -176,7 +176,7 @@ class StreamSource final : public Source {
   mutable Extent last_;  // guarded by the mutex
 };
 
-Result<DataInfo> describe_kind(const DataSpec& spec, const Recipe& recipe, const LoadedSource* plugin) {
+Result<DataInfo> describe_kind(const DataSpec& spec, const Recipe& recipe, LoadedSource* plugin) {
   if (plugin) return describe_plugin_rows(spec, recipe, *plugin);
   if (spec.kind == "batch") return describe_batch(spec, recipe);
   if (spec.kind == "random") return describe_random(spec, recipe);
@@ -190,7 +190,7 @@ Result<int64_t> Source::windows_in(double) const { return run_error("this data h
 void Source::end_after(double) {}
 Status Source::fill_validation(int64_t, WindowBuffer&) const { return run_error("this data has no validation batches"); }
 
-Result<DataInfo> describe_data(const DataSpec& spec, const Recipe& recipe, const LoadedSource* plugin) {
+Result<DataInfo> describe_data(const DataSpec& spec, const Recipe& recipe, LoadedSource* plugin) {
   if (recipe.epochs > 0 && (spec.kind == "batch" || spec.kind == "random"))
     return recipe_error(recipe.epochs_place.text() + ": data." + spec.kind +
                             " has no epochs: " + (spec.kind == "random" ? "it has no end" : "every step takes the whole batch"),

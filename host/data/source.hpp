@@ -73,7 +73,7 @@ class Source {
 /// Describes the data without reading it: stats files, reads headers, the tokenizer, and the first 8 KiB of texts (files with a NUL are not
 /// texts). The same files give the same answer.
 /// `plugin`: of a kind that is a plugin's; else null.
-Result<DataInfo> describe_data(const DataSpec& spec, const Recipe& recipe, const LoadedSource* plugin = nullptr);
+Result<DataInfo> describe_data(const DataSpec& spec, const Recipe& recipe, LoadedSource* plugin = nullptr);
 
 /// Checks what can be checked before anything is read, once the model and the strategies are known: ids fit the vocabulary, and a window
 /// has room for the rows.

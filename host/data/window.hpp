@@ -31,8 +31,8 @@ namespace galley {
 /// One row of a window: the numbers of each fill in the window's memory, none if the model does not read the fill.
 struct BatchRow {
   std::array<std::span<int32_t>, kFills + kMostOwnInputs> fills;
-  int32_t first = 0;               ///< position of the row's first token in the micro-batch
-  Fill own_labels = Fill::Tokens;  ///< of a plugin's tensors, the one that holds labels; Tokens: none does
+  int32_t first = 0;                    ///< position of the row's first token in the micro-batch
+  std::optional<Fill> own_labels = {};  ///< BatchLayout::own_labels()
 
   std::span<int32_t> operator[](Fill fill) const { return fills[static_cast<size_t>(fill)]; }
   std::span<int32_t> tokens() const { return (*this)[Fill::Tokens]; }
@@ -81,6 +81,13 @@ struct BatchLayout {
   }
   uint64_t bytes() const { return offset(own_fill(own.size())); }
   const OwnInput& own_of(Fill fill) const { return own[static_cast<size_t>(fill) - kFills]; }
+  std::string name(Fill fill) const { return is_own(fill) ? own_of(fill).name : info_of(fill).name; }
+  /// Returns the tensor of a plugin's that holds labels, whether the model reads it or not; nothing: none does.
+  std::optional<Fill> own_labels() const {
+    for (size_t i = 0; i < own.size(); ++i)
+      if (!own[i].unit.empty()) return own_fill(i);
+    return {};
+  }
   bool has(Fill fill) const { return is_own(fill) ? static_cast<size_t>(fill) - kFills < own.size() : fills.has(fill); }
   /// Returns the labels that count in the loss.
   Fill counted() const {
@@ -127,8 +134,7 @@ struct WindowBuffer {
   BatchRow row(int64_t row) const {
     BatchRow out;
     out.first = static_cast<int32_t>(row % layout.rows * layout.length);
-    for (size_t i = 0; i < layout.own.size(); ++i)
-      if (!layout.own[i].unit.empty()) out.own_labels = own_fill(i);
+    out.own_labels = layout.own_labels();
     for (size_t f = 0; f < kFills + layout.own.size(); ++f) {
       const auto fill = static_cast<Fill>(f);
       if (!layout.has(fill)) continue;

@@ -488,6 +488,10 @@ const galley_operand_rule* input_rule(const galley_op* op, size_t i) {
   return nullptr;
 }
 
+int64_t rows_of(const galley_operand_rule& rule, const Shape& shape) {
+  return rule.flags & GALLEY_OPERAND_SAME_ROWS || shape.empty() ? elements(shape) : elements(shape) / std::max<int64_t>(shape.back(), 1);
+}
+
 bool updates_input(const galley_op* op, size_t i) {
   const galley_operand_rule* rule = input_rule(op, i);
   return rule && rule->flags & GALLEY_OPERAND_INOUT;

@@ -452,6 +452,8 @@ std::string output_problem(const galley_op& op, size_t i, const galley_shape& in
 
 /// Returns the rule of input `i`, nullptr if there is none. The last rule repeats if it is variadic.
 const galley_operand_rule* input_rule(const galley_op* op, size_t i);
+/// Returns the rows of an operand of this shape, as its rule counts them.
+int64_t rows_of(const galley_operand_rule& rule, const Shape& shape);
 /// Returns whether the op updates input `i` in place.
 bool updates_input(const galley_op* op, size_t i);
 const galley_operand_rule* output_rule(const galley_op* op, size_t i);

@@ -132,6 +132,12 @@ Kernels::Kernels(Plugins& plugins, Strategies strategies, const Target& target, 
   };
 }
 
+const galley_codec* Kernels::codec(const std::string& format) {
+  const auto [at, first_time] = codecs_.try_emplace(format);
+  if (first_time) at->second = plugins_.codec(format, target_.device, target_.isa);
+  return at->second;
+}
+
 /// A chain is a plugin's own if all of its links are.
 bool Kernels::admitted(const Plugin& plugin, const Instruction& i) {
   if (admits_(plugin)) return true;

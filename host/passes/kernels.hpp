@@ -42,7 +42,7 @@ class Kernels {
   Result<const KernelChoice*> choose(const Instruction& instruction, const std::vector<ProgramTensor>& tensors);
 
   /// Returns what makes a format's numbers on the target; null: nothing.
-  const galley_codec* codec(const std::string& format) { return plugins_.codec(format, target_.device, target_.isa); }
+  const galley_codec* codec(const std::string& format);
 
   /// Returns the chains for which there are kernels, as lists of ops: longer ones first, then by name.
   const std::vector<std::vector<std::string>>& chains();
@@ -60,6 +60,7 @@ class Kernels {
   std::function<bool(const Plugin&)> admits_;
   std::map<std::string, KernelChoice> chosen_;
   std::optional<std::vector<std::vector<std::string>>> chains_;
+  std::map<std::string, const galley_codec*> codecs_;  ///< by format
   std::map<std::string, bool> takes_groups_;
   std::map<const galley_op*, bool> ops_take_groups_;  ///< the same by the op's table, which is faster to look up
 };

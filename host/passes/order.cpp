@@ -84,7 +84,7 @@ class Head {
         const galley_tensor t = node.inputs[i];
         const galley_operand_rule* rule = input_rule(node.op, i);
         if (!t || !rule) continue;
-        const bool is_input = graph_.tensor(t).kind == GALLEY_KIND_INPUT && rows_of(t, rule) == total_;
+        const bool is_input = graph_.tensor(t).kind == GALLEY_KIND_INPUT && rows_of(*rule, graph_.tensor(t).shape) == total_;
         if (rule->role == GALLEY_ROLE_ROWS && (split_.contains(t) || is_input)) {
           split_.insert(t);
           by_rows = true;
@@ -114,11 +114,6 @@ class Head {
         if (t && split_.contains(t) && graph_.tensor(t).kind == GALLEY_KIND_TRANSIENT && !outside.contains(t) &&
             !(keep_logits_ && t == graph_.marks.logits))
           interior_.insert(t);
-  }
-
-  int64_t rows_of(galley_tensor t, const galley_operand_rule* rule) const {
-    const GraphTensor& x = graph_.tensor(t);
-    return rule->flags & GALLEY_OPERAND_SAME_ROWS || x.shape.empty() ? x.count() : x.count() / x.shape.back();
   }
 
   Ref range(galley_tensor t, const galley_operand_rule* rule, int64_t row, int64_t rows) {

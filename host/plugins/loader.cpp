@@ -132,18 +132,22 @@ const Plugin* Plugins::find(std::string_view id) const {
   return found == plugins_.end() ? nullptr : found->get();
 }
 
+std::optional<Error> Plugins::broken(std::string_view name, const Place& place) const {
+  for (const Unreadable& manifest : unreadable_) {
+    const Result<std::string> text = read_text(manifest.file, 1u << 20);
+    if (manifest.file.parent_path().filename() == name || (text && text->find("\"" + std::string(name) + "\"") != std::string::npos))
+      return plugin_error(place.text() + ": " + std::string(name) + " cannot be used: " + manifest.cause);
+  }
+  return {};
+}
+
 Result<StrategyRef> Plugins::strategy(std::string_view name, const Place& place) const {
   std::vector<std::string> names;
   for (const auto& plugin : plugins_) {
     if (const StrategySpec* spec = plugin->manifest.strategy(name)) return StrategyRef{plugin.get(), spec};
     for (const StrategySpec& spec : plugin->manifest.strategies) names.push_back(spec.name);
   }
-  // A plugin that means to have it, and whose manifest is broken.
-  for (const Unreadable& broken : unreadable_) {
-    const Result<std::string> text = read_text(broken.file, 1u << 20);
-    if (broken.file.parent_path().filename() == name || (text && text->find("\"" + std::string(name) + "\"") != std::string::npos))
-      return plugin_error(place.text() + ": " + std::string(name) + " cannot be used: " + broken.cause);
-  }
+  if (std::optional<Error> error = broken(name, place)) return *std::move(error);
   const std::string nearest_name = did_you_mean(name, names);
   std::string hint = "`galley plugins` lists what is there";
   if (!unreadable_.empty())
@@ -179,6 +183,7 @@ Result<StrategyRef> Plugins::source(std::string_view name, const Place& place, c
       if (spec.name == name) return StrategyRef{plugin.get(), &spec};
       names.push_back(spec.name);
     }
+  if (std::optional<Error> error = broken(name, place)) return *std::move(error);
   std::string list;
   for (const std::string& known : names) list += (list.empty() ? "" : ", ") + ("data." + known);
   const std::string near = did_you_mean(name, names);
@@ -336,12 +341,12 @@ void Plugins::visit_kernels(std::string_view device, std::string_view isa, const
 }
 
 const galley_codec* Plugins::codec(std::string_view name, std::string_view device, std::string_view isa) {
-  const Registered<galley_format> registered = format(name);
-  for (const auto& plugin : plugins_)
-    if (plugin.get() == registered.plugin)
-      for (const Library* library : libraries(*plugin, device, isa))
-        for (const galley_codec* codec : library->codecs)
-          if (name == codec->format && device == codec->device) return codec;
+  const Plugin* const owner = format(name).plugin;
+  const auto plugin = std::ranges::find_if(plugins_, [&](const auto& p) { return p.get() == owner; });
+  if (plugin == plugins_.end()) return nullptr;
+  for (const Library* library : libraries(**plugin, device, isa))
+    for (const galley_codec* codec : library->codecs)
+      if (name == codec->format && device == codec->device) return codec;
   return nullptr;
 }
 

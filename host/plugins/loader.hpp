@@ -126,6 +126,8 @@ class Plugins {
   void visit_kernels(std::string_view device, std::string_view isa, const Visit& visit);
   void open_kernels(Plugin& plugin, const std::string& device, const std::string& isa);
   Status register_tables(Plugin& plugin);
+  /// The error for a name that a plugin means to have whose manifest is broken; nothing: none does.
+  std::optional<Error> broken(std::string_view name, const Place& place) const;
   template <class Table>
   Result<const Table*> load_named(const StrategyRef& what, const Place& place, std::vector<const Table*> Library::*tables);
   std::string unmet_requirement(const Manifest& manifest) const;

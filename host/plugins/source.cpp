@@ -27,28 +27,16 @@ Result<std::unique_ptr<LoadedSource>> LoadedSource::create(Plugins& plugins, con
   out->caller_ = {found.plugin->manifest.id, "data." + use.name, use.place};
   out->options_ = TRY(Options::create(*found.spec, use));
   out->table_ = TRY(plugins.load_source(found, use.place));
-  TRY_STATUS(call_plugin(out->caller_, "create", [&](galley_error* error) {
-    return out->table_->create(out->table_->self, out->options_->table(), &out->instance_, error);
-  }));
-  out->created_ = true;
+  TRY_STATUS(out->instance_.create(out->caller_, *out->table_, *out->options_));
   return out;
 }
 
-LoadedSource::~LoadedSource() {
-  if (!created_) return;
-  const Status ignored = call_plugin(caller_, "destroy", [&](galley_error*) {
-    table_->destroy(instance_);
-    return GALLEY_OK;
-  });
-  (void)ignored;
-}
-
-Result<LoadedSource::Description> LoadedSource::describe(int64_t rows, int64_t length) const {
+Status LoadedSource::describe(int64_t rows, int64_t length) {
   auto call = new_struct<galley_source_call>();
   call.rows = rows;
   call.length = length;
   auto info = new_struct<galley_source_info>();
-  TRY_STATUS(call_plugin(caller_, "describe", [&](galley_error* error) { return table_->describe(instance_, &call, &info, error); }));
+  TRY_STATUS(call_plugin(caller_, "describe", [&](galley_error* error) { return table_->describe(instance_.get(), &call, &info, error); }));
   const auto wrong = [&](const std::string& what) { return plugin_fault(caller_, "describe", plugin_error(what)); };
   if (info.flags & GALLEY_MUST_UNDERSTAND & ~(GALLEY_SOURCE_LABELS | GALLEY_SOURCE_VALIDATES))
     return wrong("its description has flags that this Galley does not know");
@@ -75,23 +63,26 @@ Result<LoadedSource::Description> LoadedSource::describe(int64_t rows, int64_t l
     }
     out.tensors.push_back({t.name, counts ? t.unit : "", t.extent == GALLEY_SOURCE_PER_POSITION ? 0 : t.extent, t.dtype});
   }
-  return out;
+  says_ = std::move(out);
+  return ok();
 }
 
 Result<LoadedSource::Contents> LoadedSource::open() {
+  if (contents_) return *contents_;
   auto found = new_struct<galley_source_contents>();
-  TRY_STATUS(call_plugin(caller_, "open", [&](galley_error* error) { return table_->open(instance_, &found, error); }));
+  TRY_STATUS(call_plugin(caller_, "open", [&](galley_error* error) { return table_->open(instance_.get(), &found, error); }));
   constexpr int64_t most = int64_t{1} << 48;
   if (found.items < 1 || found.items > most || found.validation_items < 0 || found.validation_items > most)
     return plugin_fault(caller_, "open",
                         plugin_error(std::to_string(found.items) + " items for training and " + std::to_string(found.validation_items) +
                                      " for validation"));
-  return Contents{static_cast<uint64_t>(found.items), static_cast<uint64_t>(found.validation_items), found.fingerprint};
+  contents_ = {static_cast<uint64_t>(found.items), static_cast<uint64_t>(found.validation_items), found.fingerprint};
+  return *contents_;
 }
 
 Status LoadedSource::read(galley_source_row& row) const {
   TRY_STATUS(call_plugin(
-      caller_, "read", [&](galley_error* error) { return table_->read(instance_, &row, error); }, Phase::Run));
+      caller_, "read", [&](galley_error* error) { return table_->read(instance_.get(), &row, error); }, Phase::Run));
   if (row.length >= 1 && row.length <= row.room) return ok();
   return plugin_fault(caller_, "read",
                       plugin_error("item " + std::to_string(row.item) + " has a row of " + std::to_string(row.length) +

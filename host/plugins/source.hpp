@@ -2,12 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "galley/source.h"
 #include "host/base/fill.hpp"
 #include "host/base/result.hpp"
+#include "host/plugins/instance.hpp"
 #include "host/plugins/loader.hpp"
 #include "host/plugins/options.hpp"
 
@@ -32,11 +34,11 @@ class LoadedSource {
 
   LoadedSource(const LoadedSource&) = delete;
   LoadedSource& operator=(const LoadedSource&) = delete;
-  ~LoadedSource();
 
-  /// [plan-time]
-  Result<Description> describe(int64_t rows, int64_t length) const;
-  /// Once. [main-thread]
+  /// Asks what it says, for rows of a run. [plan-time]
+  Status describe(int64_t rows, int64_t length);
+  const Description& says() const { return says_; }
+  /// Lets it read what it has to, the first time. [main-thread]
   Result<Contents> open();
   /// Writes a row into `row`. [thread-safe]
   Status read(galley_source_row& row) const;
@@ -48,8 +50,9 @@ class LoadedSource {
   std::unique_ptr<const Options> options_;
   Caller caller_;
   const galley_source* table_ = nullptr;
-  void* instance_ = nullptr;
-  bool created_ = false;
+  Instance instance_;
+  Description says_;
+  std::optional<Contents> contents_;
 };
 
 }  // namespace galley

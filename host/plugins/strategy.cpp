@@ -31,9 +31,8 @@ Result<std::unique_ptr<const LoadedStrategy>> LoadedStrategy::create(Plugins& pl
   out->plugin_ = found.plugin;
   out->caller_ = {found.plugin->manifest.id, use.name, use.place};
   out->options_ = TRY(Options::create(*found.spec, use));
-  out->table_ = TRY(plugins.load(found, use.place));
 
-  const galley_strategy& table = *out->table_;
+  const galley_strategy& table = *TRY(plugins.load(found, use.place));
   const Caller& caller = out->caller_;
   TRY_STATUS(find_interface(caller, table, GALLEY_REWRITE, &out->rewrite_,
                             [](const auto& i) { return i.model || i.window || i.load || i.save || i.merge; }));
@@ -42,24 +41,8 @@ Result<std::unique_ptr<const LoadedStrategy>> LoadedStrategy::create(Plugins& pl
                             [](const auto& i) { return i.build != nullptr && i.stages != 0 && i.stages < 2 * GALLEY_STAGE_AFTER; }));
   TRY_STATUS(find_interface(caller, table, GALLEY_SAVED, &out->saved_, [](const auto& i) { return i.decide != nullptr; }));
   TRY_STATUS(find_interface(caller, table, GALLEY_OBSERVER, &out->observer_, [](const auto& i) { return i.started && i.ended; }));
-  Status created = call_plugin(
-      caller, "create", [&](galley_error* error) { return table.create(table.self, out->options_->table(), &out->instance_, error); });
-  if (!created.ok() && created.error().exit == Exit::Recipe && !out->options_->misread().empty())
-    return plugin_fault(caller, "create",
-                        plugin_error("it asks for its option '" + out->options_->misread() + "' as another type than its manifest says"));
-  TRY_STATUS(std::move(created));
-  out->created_ = true;
+  TRY_STATUS(out->instance_.create(caller, table, *out->options_));
   return std::unique_ptr<const LoadedStrategy>(std::move(out));
-}
-
-LoadedStrategy::~LoadedStrategy() {
-  if (!created_) return;
-  // Nothing is left to be told about a failure here.
-  const Status ignored = call_plugin(caller_, "destroy", [&](galley_error*) {
-    table_->destroy(instance_);
-    return GALLEY_OK;
-  });
-  (void)ignored;
 }
 
 }  // namespace galley

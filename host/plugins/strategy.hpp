@@ -11,6 +11,7 @@
 #include "galley/saved.h"
 #include "galley/update.h"
 #include "host/base/result.hpp"
+#include "host/plugins/instance.hpp"
 #include "host/plugins/loader.hpp"
 #include "host/plugins/options.hpp"
 #include "host/recipe/recipe.hpp"
@@ -25,7 +26,6 @@ class LoadedStrategy {
 
   LoadedStrategy(const LoadedStrategy&) = delete;
   LoadedStrategy& operator=(const LoadedStrategy&) = delete;
-  ~LoadedStrategy();
 
   const std::string& name() const { return spec_->name; }
   const StrategySpec& spec() const { return *spec_; }
@@ -35,7 +35,7 @@ class LoadedStrategy {
   const Caller& caller() const { return caller_; }
   const Place& place() const { return caller_.place; }
 
-  void* instance() const { return instance_; }
+  void* instance() const { return instance_.get(); }
   /// Null for what it does not do.
   const galley_rewrite* rewrite() const { return rewrite_ ? &*rewrite_ : nullptr; }
   const galley_claim* claim() const { return claim_ ? &*claim_ : nullptr; }
@@ -49,9 +49,7 @@ class LoadedStrategy {
   const Plugin* plugin_ = nullptr;
   std::unique_ptr<const Options> options_;
   Caller caller_;
-  const galley_strategy* table_ = nullptr;
-  void* instance_ = nullptr;
-  bool created_ = false;
+  Instance instance_;
   std::optional<galley_rewrite> rewrite_;
   std::optional<galley_claim> claim_;
   std::optional<galley_update> update_;

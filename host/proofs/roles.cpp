@@ -9,15 +9,6 @@
 namespace galley {
 namespace {
 
-const galley_operand_rule& rule_of(const galley_operand_rule* const* rules, uint32_t n, size_t i) {
-  return *rules[std::min<size_t>(i, n - 1)];  // the last input may occur any number of times
-}
-
-int64_t rows_of(const galley_operand_rule& rule, const Numbers& x) {
-  const int64_t columns = x.shape.empty() ? 1 : std::max<int64_t>(x.shape.back(), 1);
-  return rule.flags & GALLEY_OPERAND_SAME_ROWS ? x.count() : x.count() / columns;
-}
-
 /// Rows [first, first + n) of an operand that has `rows`, in the shape that nodes of parts have.
 Numbers part_of(const galley_operand_rule& rule, const Numbers& x, int64_t rows, int64_t first, int64_t n) {
   const int64_t width = x.count() / rows;
@@ -69,8 +60,8 @@ Result<RoleCheck> check_roles(const LoneNode& node, const Values& outputs, const
   RoleCheck out;
   int64_t rows = 0;
   for (size_t i = 0; i < node.inputs.size(); ++i)
-    if (const galley_operand_rule& rule = rule_of(op.inputs, op.n_inputs, i); node.inputs[i] && rule.role == GALLEY_ROLE_ROWS)
-      rows = rows_of(rule, *node.inputs[i]);
+    if (const galley_operand_rule& rule = *input_rule(&op, i); node.inputs[i] && rule.role == GALLEY_ROLE_ROWS)
+      rows = rows_of(rule, node.inputs[i]->shape);
   for (size_t i = 0; i < outputs.size(); ++i)
     if (outputs[i] && op.outputs[i]->role == GALLEY_ROLE_WHOLE) return out;
   if (rows < 2) return out;
@@ -83,7 +74,7 @@ Result<RoleCheck> check_roles(const LoneNode& node, const Values& outputs, const
     LoneNode part = node;
     part.first_row += first;
     for (size_t i = 0; i < part.inputs.size(); ++i)
-      if (const galley_operand_rule& rule = rule_of(op.inputs, op.n_inputs, i); part.inputs[i] && rule.role == GALLEY_ROLE_ROWS)
+      if (const galley_operand_rule& rule = *input_rule(&op, i); part.inputs[i] && rule.role == GALLEY_ROLE_ROWS)
         part.inputs[i] = part_of(rule, *node.inputs[i], rows, first, n);
     const Result<Values> made = outputs_of(part, ops);
     if (!made) {

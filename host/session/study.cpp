@@ -465,7 +465,7 @@ Result<std::unique_ptr<Study>> make_study(const std::filesystem::path& recipe, c
   s.program = TRY(compile(*s.graph, s.loaded, *s.plugins, s.target, compile_options(s, options, least_head)));
   // What a window counts is labels that the model reads.
   for (const Program::Input& input : s.program.inputs)
-    if (is_own(input.fill) && !s.data.layout.own_of(input.fill).unit.empty()) s.data.layout.counted_own = input.fill;
+    if (input.fill == s.data.layout.own_labels()) s.data.layout.counted_own = input.fill;
   warn_of_unused_kernels(s, options);
   if (reads_data(options))
     TRY_STATUS(check_data(s.data, s.recipe.data, s.program.vocabulary, {s.program.micro_batches, s.program.window_tokens}));

@@ -32,12 +32,7 @@ inline void load(const Coded& from, uint32_t dtype, int64_t at, int64_t n, float
   }
 }
 
-/// Whether a kernel can read the node's weight or table, input 1; nothing else may be in a format.
-inline bool reads_weight(const sdk::Node& node) {
-  const galley_node_view& v = *node.view();
-  for (uint32_t i = 0; i < v.n_inputs; ++i)
-    if (v.inputs[i] && v.inputs[i]->format && (i != 1 || !Coded::reads(*v.inputs[i]))) return false;
-  return true;
-}
+/// Whether a kernel can read the node's weight or table, input 1, in whatever format; nothing else may be in one.
+inline bool reads_weight(const sdk::Node& node) { return sdk::reads_coded(node, 1); }
 
 }  // namespace galley::cpu

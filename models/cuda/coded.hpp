@@ -11,7 +11,7 @@ namespace galley::cuda {
 class Coded {
  public:
   Coded() = default;
-  /// Of an operand that is in no format, or in one that can be read (check_formats).
+  /// Of an operand that is in no format, or in one that can be read (sdk::reads_coded).
   explicit Coded(const galley_operand& operand) : dtype_(operand.dtype), count_(count(operand)), from_(operand) {}
 
   explicit operator bool() const { return static_cast<bool>(from_); }
@@ -30,12 +30,5 @@ class Coded {
   int64_t count_ = 0;
   sdk::Coded from_;
 };
-
-/// Throws where a product cannot read what the node has in formats: anything but its weight, input 1, or one whose numbers are not made here.
-inline void check_formats(const Node& node) {
-  const galley_node_view& v = *node.view();
-  for (uint32_t i = 0; i < v.n_inputs; ++i)
-    if (v.inputs[i] && v.inputs[i]->format && (i != 1 || !sdk::Coded::reads(*v.inputs[i]))) unsupported("another format");
-}
 
 }  // namespace galley::cuda

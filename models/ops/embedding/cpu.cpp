@@ -1,6 +1,6 @@
 // embedding: a copy of C elements a row, as F32; of a table in a format, the numbers of the rows that are looked up. embedding_grad, and
-// take_rows_grad with an index: each piece of work owns 64 columns of the table and adds the rows of dy to them in order, so that no two pieces write the same place and the
-// sum does not depend on who runs first. Both move each byte of dy or y once.
+// take_rows_grad with an index: each piece of work owns 64 columns of the table and adds the rows of dy to them in order, so that no two
+// pieces write the same place and the sum does not depend on who runs first. Both move each byte of dy or y once.
 #include <algorithm>
 #include <cstring>
 

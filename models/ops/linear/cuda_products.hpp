@@ -19,7 +19,7 @@ inline Compute compute_type(const Node& node) {
 /// The product that a node of one of the three ops stands for; where its weight is in a format, without the address of B. Throws if its
 /// operands are not numbers.
 inline Matmul product_of(const Node& node) {
-  check_formats(node);
+  if (!sdk::reads_coded(node, 1)) unsupported("another format");
   const bool transposed = node.i("transposed", 0) != 0;
   const galley_operand &first = node.in(0), &second = node.in(1), &out = node.out(0);
   if (!is_number(first.dtype) || second.dtype != first.dtype || !is_number(out.dtype) || (node.has(2) && !is_number(node.in(2).dtype)))

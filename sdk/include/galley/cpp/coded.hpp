@@ -24,10 +24,14 @@ class Coded {
     const galley_status opened = open(operand, &error);
     if (opened != GALLEY_OK) throw Failure(opened, error.text);
   }
-  /// Whether numbers of the operand can be read: as they are in memory, or through its codec.
-  static bool reads(const galley_operand& operand) {
+  /// Whether numbers of the operand can be read: as they are in memory, or through its codec, of which *unit is then that of `unit`.
+  static bool reads(const galley_operand& operand, int64_t* unit = nullptr) {
+    if (!operand.format) return true;
     galley_error error = GALLEY_ERROR_INIT;
-    return !operand.format || Coded().open(operand, &error) == GALLEY_OK;
+    Coded coded;
+    if (coded.open(operand, &error) != GALLEY_OK) return false;
+    if (unit) *unit = coded.unit();
+    return true;
   }
 
   /// Whether it is of an operand in a format.
@@ -75,5 +79,13 @@ class Coded {
   int64_t unit_ = 1;
   alignas(16) unsigned char state_[GALLEY_CODEC_STATE];
 };
+
+/// Whether a kernel that reads input `of` through Coded can read the node: no other operand is in a format.
+inline bool reads_coded(const Node& node, uint32_t of) {
+  const galley_node_view& v = *node.view();
+  for (uint32_t i = 0; i < v.n_inputs; ++i)
+    if (v.inputs[i] && v.inputs[i]->format && (i != of || !Coded::reads(*v.inputs[i]))) return false;
+  return true;
+}
 
 }  // namespace galley::sdk

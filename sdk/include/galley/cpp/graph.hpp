@@ -103,12 +103,7 @@ class Graph : public GraphReader {
   /// Makes a state, F32, that nodes of forward write (graph.h, "Forward"), of zeros or by `initializer`, an op.
   galley_tensor forward_state(const std::string& name, const std::vector<int64_t>& shape, const char* initializer = nullptr,
                               const Attrs& attrs = {}) {
-    galley_tensor_desc d = described(name, GALLEY_KIND_STATE, GALLEY_F32, shape);
-    d.flags = GALLEY_TENSOR_WRITTEN_FORWARD;
-    d.initializer = initializer;
-    d.attrs = attrs.data();
-    d.n_attrs = attrs.count();
-    return make(d);
+    return state(name, GALLEY_F32, shape, initializer, {}, attrs, GALLEY_TENSOR_WRITTEN_FORWARD);
   }
   /// Makes a cache of zeros, which lives as long as the process works with the graph and is never saved (graph.h, "Forward").
   galley_tensor cache(const std::string& name, uint32_t dtype, const std::vector<int64_t>& shape) {
@@ -126,10 +121,11 @@ class Graph : public GraphReader {
     d.n_attrs = attrs.count();
     return make(d);
   }
-  /// Makes a state whose first numbers are the output of `initializer`, an op.
+  /// Makes a state whose first numbers are the output of `initializer`, an op; null: zeros. `flags`: GALLEY_TENSOR_….
   galley_tensor state(const std::string& name, uint32_t dtype, const std::vector<int64_t>& shape, const char* initializer,
-                      const std::vector<galley_tensor>& inputs = {}, const Attrs& attrs = {}) {
+                      const std::vector<galley_tensor>& inputs = {}, const Attrs& attrs = {}, uint64_t flags = 0) {
     galley_tensor_desc d = described(name, GALLEY_KIND_STATE, dtype, shape);
+    d.flags = flags;
     d.initializer = initializer;
     d.initializer_inputs = inputs.data();
     d.n_initializer_inputs = static_cast<uint32_t>(inputs.size());

@@ -21,9 +21,8 @@ class Stored {
   /// The same or in a format that can be read, and, where the operand is written, be written by tiles.
   static bool takes_coded(const galley_operand& operand) {
     if (!operand.format) return takes(operand);
-    if (!Coded::reads(operand)) return false;
-    const int64_t unit = Coded(operand).unit();
-    return !(operand.access & GALLEY_WRITE) || (unit > 0 && kStoredTile % unit == 0);
+    int64_t unit = 0;
+    return Coded::reads(operand, &unit) && (!(operand.access & GALLEY_WRITE) || (unit > 0 && kStoredTile % unit == 0));
   }
 
   explicit operator bool() const { return data_ || coded_; }
