@@ -321,6 +321,40 @@ TEST(LinearInt8, InGroupsHasTheBytesThatItHasAlone) {
   });
 }
 
+// Several tiles of rows, of outputs and of outliers' columns, none of them whole; x in each dtype, W stored either way.
+TEST(LinearInt8, AddsWhatManyColumnsOfOutliersMake) {
+  set_threads(2);
+  std::mt19937_64 random(seed());
+  SCOPED_TRACE("GALLEY_TEST_SEED=" + std::to_string(seed()));
+  constexpr int64_t R = 70, K = 100, N = 133;
+  for (const uint32_t dtype : {GALLEY_F32, GALLEY_BF16, GALLEY_F16})
+    for (const bool transposed : {false, true}) {
+      SCOPED_TRACE("dtype " + std::to_string(dtype) + (transposed ? ", transposed" : ""));
+      Problem p;
+      p.op = models().op("linear_int8");
+      p.name = "product";
+      sdk::Attrs attrs;
+      attrs.f("threshold", 6.0);
+      attrs.i("transposed", transposed);
+      p.attrs = attrs.data();
+      p.n_attrs = attrs.count();
+      Tensor x = draw(dtype, {R, K}, random);
+      for (int64_t k = 0; k < K; ++k)
+        if (k % 7 < 4)  // of 58 columns
+          for (int64_t r = k % 5; r < R; r += 9)
+            x.values[static_cast<size_t>(r * K + k)] = rounded(std::uniform_real_distribution(6.5, 60.0)(random), dtype);
+      const Tensor w = draw(GALLEY_F32, transposed ? std::vector<int64_t>{K, N} : std::vector<int64_t>{N, K}, random);
+      const Int8Weight weight(w, transposed);
+      p.inputs = {x, Tensor{dtype, w.shape, weight.numbers()}, std::nullopt};
+      p.infer();
+      Int8Node node(p, weight);
+      run_reference(p);
+      each_int8_kernel(node, [&](const galley_kernel* kernel, const std::string& isa) {
+        expect_near(node.run(kernel, isa), p.outputs[0]->values, p.outputs[0]->dtype, "written");
+      });
+    }
+}
+
 // What no code can stand for is not lost.
 TEST(LinearInt8, TellsOfWhatIsNoNumber) {
   set_threads(2);

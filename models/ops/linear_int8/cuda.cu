@@ -1,75 +1,16 @@
 // linear_int8 on CUDA, of a weight in the format "int8-rows". x becomes codes first (cuda_rows.hpp). Codes are multiplied on tensor cores
-// by cuBLASLt (cuda/gemm.hpp), whose sums in I32 lie in the workspace, a piece of rows at a time, and are scaled after it; by tiles of
-// dp4a where that takes none: K or N that are no multiples of 4, weights that are stored (K, N), and targets without the library. Who
-// scales sums adds the products of outliers' columns, in F32.
+// by cuBLASLt (cuda/gemm.hpp); by tiles of dp4a where that takes none: K or N that are no multiples of 4, weights that are stored (K, N),
+// and targets without the library. Sums in I32 lie in the workspace, a piece of rows at a time, and become y after it (cuda_finish.hpp).
 //
 // Tiles: a block of 128 threads makes 64 × 64 numbers of y, a thread 4 × 8 of them. In steps of 64 of k, tiles of x and W lie in shared
 // memory in words of four codes, with k as their rows; while one step is multiplied, each thread has its 8 words of the next on their way.
 //
-// Bits. Sums of codes are exact, so a row is the same in every split and by either way; those of outliers are in the order of their
-// columns.
+// Bits. Sums of codes are exact, so a row is the same in every split and by either way.
 #include "cuda/gemm.hpp"
-#include "ops/linear_int8/cuda_rows.hpp"
+#include "ops/linear_int8/cuda_finish.hpp"
 
 namespace galley::cuda::linear_int8_op {
 namespace {
-
-/// Codes of W, and how they lie: (N, K), or (K, N).
-struct Weight {
-  explicit Weight(const Node& n) : transposed(n.i("transposed", 0) != 0) {
-    const int8_rows::Coded coded(n.in(1));
-    codes = coded.codes;
-    scales = coded.scales;
-  }
-  const int8_t* codes;
-  const float* scales;
-  bool transposed;
-};
-
-/// What a sum becomes.
-struct Finish {
-  Finish(const Node& n, const Rows& rows)
-      : shape(n), w(n), x(rows.x()), outliers(rows.outliers()), scales(rows.scales()), bias(n, 2), y(n, 0) {}
-  Shape shape;
-  Weight w;
-  Reader x;
-  Outliers outliers;
-  const float* scales;
-  Reader bias;
-  Writer y;
-
-  /// n ≤ 8 sums of row r, from column j on.
-  __device__ void operator()(int64_t r, int64_t j, int n, const int (&sums)[kPack]) const {
-    float units[kPack], numbers[kPack], added[kPack] = {};
-    load_numbers(w.scales + j, n, units);
-    const float scale = scales[r];
-#pragma unroll
-    for (int i = 0; i < kPack; ++i) {
-      units[i] = int8_rows::unit(units[i]);
-      numbers[i] = static_cast<float>(sums[i]) * (scale * units[i]);
-    }
-    const int count = *outliers.count;
-    for (int c = 0; c < count; ++c) {
-      const int64_t k = outliers.columns[c];
-      const float number = x.at(r * shape.K + k);
-#pragma unroll
-      for (int i = 0; i < kPack; ++i) {
-        const int64_t at = w.transposed ? k * shape.N + j + i : (j + i) * shape.K + k;
-        added[i] = fmaf(number, i < n ? int8_rows::value(w.codes[at], units[i]) : 0.0f, added[i]);
-      }
-    }
-    if (count > 0) {
-#pragma unroll
-      for (int i = 0; i < kPack; ++i) numbers[i] += added[i];
-    }
-    if (bias.there()) {
-      bias.load(j, n, added);
-#pragma unroll
-      for (int i = 0; i < kPack; ++i) numbers[i] += added[i];
-    }
-    y.store(r * shape.N + j, n, numbers);
-  }
-};
 
 void check(const Node& n) {
   if (!int8_rows::Coded::holds(n.in(1))) unsupported("W in int8-rows only");
@@ -127,9 +68,7 @@ struct Part {
 };
 
 template <bool transposed>
-__global__ void __launch_bounds__(kThreads) multiply_codes(const int8_t* x, Finish finish, int64_t tiles_across) {
-  const Shape shape = finish.shape;
-  const int8_t* const w = finish.w.codes;
+__global__ void __launch_bounds__(kThreads) multiply_codes(const int8_t* x, const int8_t* w, Shape shape, int* to, int64_t tiles_across) {
   GALLEY_SHARED(int, tiles, 4 * kWords * kRow);  // of x and of W, twice
   const int thread = static_cast<int>(threadIdx.x), row = thread / (kTile / kColumns) * kRows,
             column = thread % (kTile / kColumns) * kColumns;
@@ -165,116 +104,86 @@ __global__ void __launch_bounds__(kThreads) multiply_codes(const int8_t* x, Fini
         }
     }
   }
-  const int64_t at = first_column + column;
-  if (at >= shape.N) return;
 #pragma unroll
-  for (int i = 0; i < kRows; ++i) {
-    const int64_t r = first_row + row + i;
-    if (r < shape.R) finish(r, at, pack_at(at, shape.N), sums[i]);
-  }
+  for (int i = 0; i < kRows; ++i)
+#pragma unroll
+    for (int j = 0; j < kColumns; ++j) {
+      const int64_t r = first_row + row + i, n = first_column + column + j;
+      if (r < shape.R && n < shape.N) to[r * shape.N + n] = sums[i][j];
+    }
 }
 
-/// y of the codes of x, by tiles.
-void multiply_by_tiles(const Rows& rows, const Finish& finish, galley_queue* queue) {
-  const int64_t across = blocks_of(finish.shape.N, kTile);
-  launch(finish.w.transposed ? multiply_codes<true> : multiply_codes<false>, {blocks_of(finish.shape.R, kTile) * across, kThreads}, queue,
-         rows.codes(), finish, across);
+/// Sums of some rows of codes.
+void multiply_by_tiles(const int8_t* x, const Weight& w, const Shape& shape, int* to, galley_queue* queue) {
+  const int64_t across = blocks_of(shape.N, kTile);
+  launch(w.transposed ? multiply_codes<true> : multiply_codes<false>, {blocks_of(shape.R, kTile) * across, kThreads}, queue, x, w.codes,
+         shape, to, across);
 }
 
-class Tiles {
- public:
-  static void query(const Node& n, const galley_target&, galley_kernel_plan& plan) {
-    check(n);
-    Room room(nullptr);  // counts only
-    const Rows rows(n, Rows::Makes::Codes, room);
-    plan.workspace_bytes = room.bytes();
-    plan.priority = 1;
-  }
-  Tiles(const Node& n, const galley_kernel_setup& setup) : Tiles(n, Room(setup.workspace)) {}
-  void run(galley_queue* queue) const {
-    rows_.run(queue);
-    multiply_by_tiles(rows_, finish_, queue);
-  }
-
- private:
-  Tiles(const Node& n, Room&& room) : rows_(n, Rows::Makes::Codes, room), finish_(n, rows_) {}
-  Rows rows_;
-  Finish finish_;
-};
-
-// ---- cuBLASLt -------------------------------------------------------------------------------------------------------------------------
+// ---- The kernels ----------------------------------------------------------------------------------------------------------------------
 
 constexpr int64_t kPieceBytes = int64_t{64} << 20, kLeastRows = 256;  // of sums; fewer rows would leave a GPU idle
 
-/// A thread scales eight sums of a row, whose length is a multiple of 4, in pieces that begin at `first`.
-__global__ void __launch_bounds__(256) scale_sums(const int* from, Finish finish, int64_t first, int64_t rows, int64_t packs) {
-  const int64_t N = finish.shape.N;
-  const int64_t at = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x, r = at / packs, j = at % packs * kPack;
-  if (r >= rows) return;
-  const int n = pack_at(j, N);
-  int sums[kPack] = {};
-#pragma unroll
-  for (int k = 0; k < kPack; k += 4)
-    if (k < n) {
-      const auto four = load_vector<int, 4>(from + r * N + j + k);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) sums[k + i] = four.at[i];
-    }
-  finish(first + r, j, n, sums);
-}
-
-class Library {
+template <bool by_library>
+class Product {
  public:
   static void query(const Node& n, const galley_target& target, galley_kernel_plan& plan) {
     check(n);
-    if (n.i("transposed", 0)) unsupported("weights that are stored (K, N)");
     const Shape shape(n);
-    const int64_t piece = piece_rows(shape);
-    const Matmul p = product(shape, piece);
-    if (const char* reason = Gemm::refusal(p, target)) unsupported(reason);
+    int64_t of_library = 0;
+    if constexpr (by_library) {
+      if (n.i("transposed", 0)) unsupported("weights that are stored (K, N)");
+      const Matmul p = product(shape, piece_rows(shape));
+      if (const char* reason = Gemm::refusal(p, target)) unsupported(reason);
+      of_library = Gemm::workspace_bytes(p, 1, target);
+    }
     Room room(nullptr);  // counts only
     const Rows rows(n, Rows::Makes::Codes, room);
-    room.take<int>(piece * shape.N);
-    plan.workspace_bytes = room.bytes() + Gemm::workspace_bytes(p, 1, target);
-    plan.priority = 2;
+    room.take<int>(piece_rows(shape) * shape.N);
+    plan.workspace_bytes = room.bytes() + of_library;
+    plan.priority = by_library ? 2 : 1;
   }
 
-  Library(const Node& n, const galley_kernel_setup& setup) : Library(n, setup, Room(setup.workspace)) {}
+  Product(const Node& n, const galley_kernel_setup& setup) : Product(n, setup, Room(setup.workspace)) {}
   void run(galley_queue* queue) const {
-    const Shape& shape = finish_.shape;
-    const int64_t packs = blocks_of(shape.N, kPack);
     rows_.run(queue);
-    if (gemms_.empty()) multiply_by_tiles(rows_, finish_, queue);
-    for (size_t i = 0; i < gemms_.size(); ++i) {
-      const int64_t first = static_cast<int64_t>(i) * piece_, rows = std::min(piece_, shape.R - first);
-      gemms_[i].run(queue);
-      launch(scale_sums, {blocks_of(rows * packs, 256), 256}, queue, sums_, finish_, first, rows, packs);
+    Shape shape = finish_.shape;
+    for (int64_t i = 0, first = 0; first < finish_.shape.R; ++i, first += piece_) {
+      shape.R = std::min(piece_, finish_.shape.R - first);
+      if (gemms_.empty()) multiply_by_tiles(rows_.codes() + first * shape.K, finish_.w, shape, sums_, queue);
+      else gemms_[static_cast<size_t>(i)].run(queue);
+      (finish_.w.transposed ? finish_rows<true> : finish_rows<false>)(finish_, sums_, first, shape.R, queue);
     }
   }
 
  private:
-  Library(const Node& n, const galley_kernel_setup& setup, Room&& room)
+  Product(const Node& n, const galley_kernel_setup& setup, Room&& room)
       : rows_(n, Rows::Makes::Codes, room),
         finish_(n, rows_),
         piece_(piece_rows(finish_.shape)),
         sums_(room.take<int>(piece_ * finish_.shape.N)) {
+    if constexpr (by_library) make_gemms(n, setup, room.take<char>(0));
+  }
+  void make_gemms(const Node& n, galley_kernel_setup setup, void* workspace) {
     const Shape& shape = finish_.shape;
-    galley_kernel_setup rest = setup;
-    rest.workspace = room.take<char>(0);
+    setup.workspace = workspace;
     try {
       for (int64_t first = 0; first < shape.R; first += piece_) {
         Matmul p = product(shape, std::min(piece_, shape.R - first));
         p.a = rows_.codes() + first * shape.K;
         p.b = finish_.w.codes;
         p.c = sums_;
-        gemms_.emplace_back(n.name(), std::vector<Matmul>{p}, rest);
+        gemms_.emplace_back(n.name(), std::vector<Matmul>{p}, setup);
       }
     } catch (const NoAlgorithm& none) {
       none.warn("Galley's own tiles make the product, which takes longer");
       gemms_.clear();
     }
   }
-  static int64_t piece_rows(const Shape& s) { return std::min(s.R, std::max(kLeastRows, kPieceBytes / (s.N * int64_t{sizeof(int)}))); }
+  static int64_t piece_rows(const Shape& s) {
+    const int64_t most = std::max(kLeastRows, kPieceBytes / (s.N * int64_t{sizeof(int)}) / kFinishRows * kFinishRows);
+    return std::min(s.R, most);
+  }
   static Matmul product(const Shape& s, int64_t rows) {
     Matmul p;
     p.m = rows;
@@ -294,8 +203,8 @@ class Library {
   std::vector<Gemm> gemms_;  ///< of pieces; none where tiles make the product
 };
 
-const bool added = add(kernel_of<Tiles>("linear_int8.cuda", "linear_int8", GALLEY_KERNEL_FORMATS)) &&
-                   add(kernel_of<Library>("linear_int8.cublaslt", "linear_int8", GALLEY_KERNEL_FORMATS));
+const bool added = add(kernel_of<Product<false>>("linear_int8.cuda", "linear_int8", GALLEY_KERNEL_FORMATS)) &&
+                   add(kernel_of<Product<true>>("linear_int8.cublaslt", "linear_int8", GALLEY_KERNEL_FORMATS));
 
 }  // namespace
 }  // namespace galley::cuda::linear_int8_op
