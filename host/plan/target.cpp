@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <mutex>
 #include <utility>
 
 #include <toml++/toml.h>
@@ -198,6 +199,8 @@ TargetView::TargetView(const Target& target) : view_(new_struct<galley_target>()
 }
 
 Result<Target> describe_target(const galley_device& device) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);  // until the device's words are copied
   const std::string name = device.kind ? device.kind : "";
   const auto wrong_with = [&](const std::string& what) {
     return plugin_error("device '" + name + "' describes this machine with " + what);

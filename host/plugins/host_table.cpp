@@ -1,8 +1,10 @@
 #include "host/plugins/host_table.hpp"
 
 #include <algorithm>
-#include <limits>
+#include <atomic>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string_view>
 
 #include "host/base/log.hpp"
@@ -17,10 +19,24 @@ namespace {
 // target says without any that gets in the others' way.
 int useful(int threads) { return std::min(threads, static_cast<int>(usable_threads())); }
 
-// Never destroyed at the end of the process: its threads sleep then, and nobody waits for them.
-std::unique_ptr<Pool>& pool() {
-  static auto& p = *new std::unique_ptr<Pool>(std::make_unique<Pool>(useful(std::numeric_limits<int>::max())));
-  return p;
+// One for each number of threads, which sessions share: work of one that finds the pool busy is done on its own thread. They are never
+// destroyed: others may be at work in one, and at the end of the process its threads sleep and nobody waits for them.
+Pool& pool_of(int threads) {
+  static std::mutex mutex;
+  static auto& pools = *new std::map<int, std::unique_ptr<Pool>>;
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<Pool>& pool = pools[threads];
+  if (!pool) pool = std::make_unique<Pool>(threads);
+  return *pool;
+}
+
+thread_local Pool* of_this_thread = nullptr;
+std::atomic<Pool*> last_set = nullptr;  // for threads that have set none: a device's own
+
+Pool& pool() {
+  if (of_this_thread) return *of_this_thread;
+  if (Pool* last = last_set) return *last;
+  return pool_of(static_cast<int>(usable_threads()));
 }
 
 void log_line(void*, uint32_t level, const char* text) {
@@ -28,7 +44,7 @@ void log_line(void*, uint32_t level, const char* text) {
   log(level == GALLEY_LOG_WARNING ? LogLevel::Warning : level == GALLEY_LOG_INFO ? LogLevel::Note : LogLevel::Debug, text);
 }
 
-void parallel(void*, int64_t blocks, void (*fn)(void*, int64_t), void* context) { pool()->run(blocks, fn, context); }
+void parallel(void*, int64_t blocks, void (*fn)(void*, int64_t), void* context) { pool().run(blocks, fn, context); }
 
 const void* service(void*, const char* id) { return id && std::string_view(id) == GALLEY_FILES ? files_service() : nullptr; }
 
@@ -39,6 +55,9 @@ const galley_host* host_table() {
   return &table;
 }
 
-void set_compute_threads(int n) { pool() = std::make_unique<Pool>(useful(n)); }
+void set_compute_threads(int threads) {
+  of_this_thread = &pool_of(useful(threads));
+  last_set = of_this_thread;
+}
 
 }  // namespace galley

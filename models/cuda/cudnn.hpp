@@ -149,9 +149,10 @@ class Dnn {
     throw sdk::Failure(GALLEY_FAILED,
                        "cuDNN " + version() + ": " + call + ": " + status_name(status) + (*reason ? std::string(": ") + reason : ""));
   }
-  /// The process's handle, on the device that is current at the first call. [thread-safe]
+  /// The thread's handle, on the device that is current at its first call: a handle is for one thread at a time. It stays until the process
+  /// ends.
   Handle handle() const {
-    static const Handle made = [this] {
+    static thread_local const Handle made = [this] {
       Handle out = nullptr;
       check(create_handle(&out), "cudnnCreate");
       return out;

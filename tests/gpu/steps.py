@@ -102,7 +102,8 @@ def stop(process):
 def identity(build):
     """Of the libraries of a build, wherever it lies."""
     digest = hashlib.sha256()
-    for file in [build / 'galley', *sorted((build / 'plugins').glob('*/*.so')), *sorted((build / 'tests' / 'bin').glob('models'))]:
+    tests = [x for x in (build / 'tests' / 'bin' / 'models', build / 'tests' / 'bin' / 'session') if x.exists()]
+    for file in [build / 'galley', *sorted((build / 'plugins').glob('*/*.so')), *tests]:
         digest.update(file.name.encode() + file.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -39,7 +39,6 @@
 #include <array>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
 #include <vector>
@@ -150,13 +149,11 @@ class OneThread {
 };
 
 // A product of one size, made once for all kernels that have it: a primitive and its operands take kilobytes. Each lane has operands of its
-// own, whose addresses change with the task. Launches run one after the other, so kernels can share them.
+// own, whose addresses change with the task. Launches of a session run one after the other, so that its kernels can share them.
 class Primitive {
  public:
   static std::shared_ptr<Primitive> of(const Node& node, const Multiply& p, int64_t bound, int64_t n_lanes) {
-    static std::mutex mutex;
-    static std::map<std::array<int64_t, 10>, std::weak_ptr<Primitive>> known;
-    const std::lock_guard lock(mutex);
+    static thread_local std::map<std::array<int64_t, 10>, std::weak_ptr<Primitive>> known;  // of the session on this thread
     std::weak_ptr<Primitive>& place = known[{p.m, p.n, p.k, p.a_row, p.a_step, p.b_row, p.b_step, p.add, p.bias != nullptr, bound}];
     std::shared_ptr<Primitive> out = place.lock();
     if (!out) place = out = std::make_shared<Primitive>(node, p, bound);

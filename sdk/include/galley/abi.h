@@ -31,8 +31,9 @@
  * Tags:
  *   [main-thread]     called from the host's main thread only
  *   [thread-safe]     called from any thread, also by several at a time
- *   [session-thread]  called by the thread on which a session trains, between its steps. Several sessions may be there at once, each on a
- *                     thread of its own
+ *   [session-thread]  called by the thread of a session, which opens it, trains and closes it, and never for two of its objects at a time.
+ *                     Several sessions may be there at once, each on a thread of its own, over the same tables: what their calls share is
+ *                     the plugin's to guard
  *   [plan-time]       called before a device is open; the function is pure, but for files that it reads by galley.files/1. Without
  *                     [thread-safe]: by one thread at a time for a graph, but perhaps for several graphs at once
  *   [stream-ordered]  only enqueues work on a device's queue

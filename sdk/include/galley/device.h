@@ -75,8 +75,8 @@ typedef struct galley_capture galley_capture;
 /* Flags of a device. */
 #define GALLEY_DEVICE_SYNCHRONOUS (1ull << 32) /* a hint: a call returns when its work is done */
 
-/* A device, of which addresses are 64-bit and linear. Only one thread at a time calls the functions that take a `device`. All of them are
- * [main-thread] unless they say otherwise. It may be opened and closed any number of times in a process, one after another. */
+/* A device, of which addresses are 64-bit and linear. It may be open several times at once, once for each session, and be opened and closed
+ * any number of times. All functions are [session-thread] unless they say otherwise. */
 typedef struct galley_device {
   uint32_t size;
   uint32_t revision;
@@ -86,8 +86,8 @@ typedef struct galley_device {
   const galley_queue_info* const* queues;
   uint32_t n_memories;
   uint32_t n_queues;
-  /* Describes this machine as a target. On entry, `out` has defaults; what it points to must live as long as the library. Opens no device.
-   * [plan-time] */
+  /* Describes this machine as a target. On entry, `out` has defaults; what it points to is valid until the next call. Opens no device. By
+   * one thread at a time. [plan-time] */
   galley_status (*describe)(void* self, galley_target* out, galley_error*);
   galley_status (*open)(void* self, const galley_device_options*, void** device, galley_error*);
   void (*close)(void* device);

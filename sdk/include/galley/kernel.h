@@ -178,13 +178,13 @@ typedef struct galley_kernel {
                          galley_error*);
   /* A node that writes in the first micro-batch of a window and adds in later ones is prepared twice, with the same workspace and
    * constants. Builds primitives, loads modules, fills the constants. Addresses are final; the views stay valid until `release`. May
-   * allocate small objects of its own. [main-thread] */
+   * allocate small objects of its own. [session-thread] */
   galley_status (*prepare)(void* self, const galley_node_view* const* nodes, uint32_t n, const galley_kernel_setup*, void** state,
                            galley_error*);
   /* Enqueues the work. Allocates nothing. Called by the device's `launch`, possibly on a thread of the device. [stream-ordered]
    * [capture-safe], unless its plan has GALLEY_PLAN_NOT_CAPTURABLE */
   galley_status (*enqueue)(void* state, galley_queue*, galley_error*);
-  /* Frees `state`. [main-thread] */
+  /* Frees `state`. [session-thread] */
   void (*release)(void* state);
   uint64_t flags;
   /* What it knows of each op that it computes and that is not its own plugin's: without it, it is refused. Its own plugin's ops it knows,

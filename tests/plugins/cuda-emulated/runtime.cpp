@@ -4,12 +4,15 @@
 // Device memory is accessible while the device works and at no other time; new memory holds bytes of 0xFF. Rules that NVIDIA's
 // documentation states are kept to: what a capture forbids ends it with an error, also a fork that is not joined; a captured event cannot
 // be waited for outside of its capture; an error of a launch stays for all later calls. The branches of a graph have queues of their own,
-// which begin after the stream that launches it and nothing else.
+// which begin after the stream that launches it and nothing else. Any number of threads may call, one at a time: also work is done by one.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
 
 #include "../../../models/devices/cpu/arena.hpp"
 #include "../discrete/queues.hpp"
@@ -31,6 +34,7 @@ struct Capture {
     Work work;
   };
   bool ended = false, broken = false;
+  std::thread::id thread = std::this_thread::get_id();  ///< which began it
   std::vector<Step> steps;
   size_t records = 0;
   /// For each branch, and for each record: how many steps of each branch are done before it. The first branch is the origin's.
@@ -68,10 +72,11 @@ struct Runtime {
     size_t bytes;
     bool device;
   };
+  std::recursive_mutex mutex;  ///< of all that follows, and of whoever works
   Queues queues;
   std::map<char*, Block> blocks;
   std::vector<CUstream_st*> streams;
-  cudaError_t last = cudaSuccess, lost = cudaSuccess;
+  cudaError_t lost = cudaSuccess;
   std::string why;
   uint64_t waits = 0;
 
@@ -90,6 +95,8 @@ Runtime& runtime() {
   static Runtime all;
   return all;
 }
+thread_local cudaError_t last_error = cudaSuccess;
+#define GALLEY_ALONE() const std::lock_guard alone(runtime().mutex)
 
 /// Whether a word is the address of something of this process, and not of memory that cudaMalloc or cudaHostAlloc gave. One whose lower
 /// half is a small number is that number beside padding: GCC 12 leaves some at the ends of arrays' elements when it clears padding.
@@ -101,6 +108,7 @@ bool only_the_host_has(uintptr_t word) {
   return ::mincore(page, kPage, &resident) == 0 && std::strcmp(runtime().place(reinterpret_cast<const void*>(word)), "process") == 0;
 }
 void check_addresses(const std::string& what, const void* data, size_t bytes) {
+  GALLEY_ALONE();
   for (size_t at = 0; at + sizeof(uintptr_t) <= bytes; at += sizeof(uintptr_t)) {
     uintptr_t word;
     std::memcpy(&word, static_cast<const char*>(data) + at, sizeof word);
@@ -111,7 +119,7 @@ void check_addresses(const std::string& what, const void* data, size_t bytes) {
 }
 
 cudaError_t say(cudaError_t status) {
-  if (status != cudaSuccess) runtime().last = status;
+  if (status != cudaSuccess) last_error = status;
   return status;
 }
 int setting(const char* name, int otherwise) {
@@ -125,6 +133,7 @@ cudaError_t usable() {
   return say(runtime().lost);
 }
 #define GALLEY_USABLE() \
+  GALLEY_ALONE();       \
   if (const cudaError_t unusable = usable(); unusable != cudaSuccess) return unusable
 
 /// Work that the host waits for. At every second time the device is quick with everything else, too.
@@ -158,6 +167,7 @@ struct CUstream_st final : galley::cuda::Queue {
   size_t branch = 0;
 
   void add(Work work) {
+    GALLEY_ALONE();
     if (capture) capture->add(branch, {Capture::Step::Kind::Work, 0, 0, std::move(work)});
     else runtime().queues.put(queue, std::move(work));
   }
@@ -183,10 +193,10 @@ struct CUgraphExec_st {
 
 namespace {
 
-/// Calls that a capture on any stream of this thread forbids.
+/// Calls that a capture which this thread began forbids.
 cudaError_t refuse_in_capture() {
   for (CUstream_st* stream : runtime().streams)
-    if (stream->capture) {
+    if (stream->capture && stream->capture->thread == std::this_thread::get_id()) {
       stream->capture->broken = true;
       return say(cudaErrorStreamCaptureUnsupported);
     }
@@ -252,9 +262,8 @@ const char* cudaGetErrorString(cudaError_t status) {
   return status == cudaErrorInsufficientDriver ? "there is no driver here" : "an error of the tests' CUDA runtime";
 }
 cudaError_t cudaGetLastError() {
-  const cudaError_t last = runtime().last;
-  runtime().last = runtime().lost;
-  return last;
+  GALLEY_ALONE();
+  return std::exchange(last_error, runtime().lost);
 }
 
 // Neither of them needs a driver.
@@ -328,10 +337,12 @@ cudaError_t cudaHostAlloc(void** out, size_t bytes, unsigned) {
   return allocate(out, bytes, false);
 }
 cudaError_t cudaFree(void* data) {
+  GALLEY_ALONE();
   GALLEY_NOT_IN_CAPTURE();
   return release(data);
 }
 cudaError_t cudaFreeHost(void* data) {
+  GALLEY_ALONE();
   GALLEY_NOT_IN_CAPTURE();
   return release(data);
 }
@@ -355,6 +366,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* out, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  GALLEY_ALONE();
   std::erase(runtime().streams, stream);
   delete stream;
   return cudaSuccess;
@@ -433,12 +445,13 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* out) {
+  GALLEY_ALONE();
   if (!stream->capture || stream->branch != 0) return say(cudaErrorInvalidValue);
   const std::shared_ptr<Capture> capture = stream->capture;
   for (CUstream_st* other : runtime().streams)
     if (other->capture == capture) other->capture = nullptr;
   capture->ended = true;
-  GALLEY_USABLE();
+  if (const cudaError_t unusable = usable(); unusable != cudaSuccess) return unusable;
   if (capture->broken || setting("GALLEY_EMULATED_CAPTURE", 1) == 0) return say(cudaErrorStreamCaptureInvalidated);
   if (!capture->joined()) return say(cudaErrorStreamCaptureUnjoined);
   *out = new CUgraph_st{*capture};
