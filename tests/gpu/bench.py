@@ -32,15 +32,17 @@ llama_8b = dict(model_type='llama', vocab_size=128256, hidden_size=4096, interme
                 num_key_value_heads=8, max_position_embeddings=8192, rope_theta=500000.0, tie_word_embeddings=False)
 qwen = dict(model_type='qwen2', vocab_size=151936, hidden_size=896, intermediate_size=4864, num_hidden_layers=24, num_attention_heads=14,
             num_key_value_heads=2, max_position_embeddings=32768, rope_theta=1e6, tie_word_embeddings=True)
-# name: (config, batch, length, steps, rank of LoRA, further strategies)
+# name: (config, batch, length, steps, rank of LoRA, further strategies, the peer's words for these)
 all_cases = {
-    'gpt2-124m': (gpt2(12, 12, 768), 32, 1024, 24, 0, ''),
-    'gpt2-1558m': (gpt2(48, 25, 1600), 8, 1024, 12, 0, ''),
-    'llama-8b-lora': (llama_8b, 1, 4096, 12, 16, ''),
-    'llama-8b-qlora': (llama_8b, 1, 4096, 12, 16, 'use "quantize-nf4" { double = true },'),
-    'qwen2.5-0.5b': (qwen, 8, 2048, 16, 0, ''),
+    'gpt2-124m': (gpt2(12, 12, 768), 32, 1024, 24, 0, '', []),
+    'gpt2-1558m': (gpt2(48, 25, 1600), 8, 1024, 12, 0, '', []),
+    'llama-8b-lora': (llama_8b, 1, 4096, 12, 16, '', []),
+    'llama-8b-qlora': (llama_8b, 1, 4096, 12, 16, 'use "quantize-nf4" { double = true },', ['weights=nf4']),
+    'llama-8b-int8': (llama_8b, 1, 4096, 12, 16, 'use "quantize-llm-int8" {},', ['weights=int8']),
+    'qwen2.5-0.5b': (qwen, 8, 2048, 16, 0, '', []),
+    'qwen2.5-0.5b-8bit': (qwen, 8, 2048, 16, 0, 'adamw8bit', ['adamw8bit']),
     # For any device, to try this script: it is run only where it is named.
-    'tiny': (dict(gpt2(1, 2, 32), vocab_size=97, n_positions=32), 2, 16, 4, 0, ''),
+    'tiny': (dict(gpt2(1, 2, 32), vocab_size=97, n_positions=32), 2, 16, 4, 0, '', []),
 }
 cases = {name: case for name, case in all_cases.items() if name != 'tiny'}
 # Seconds of a step: a compiled model of 8B compiles for minutes before its first step.
@@ -53,49 +55,50 @@ def lua(x):
 
 
 OURS = {'galley': '', 'varying': 'deterministic = false, ', 'tuned': 'tune = true, '}
-WITHOUT_PEERS = {'llama-8b-qlora'}  # PyTorch has no such weights without bitsandbytes
 
 
 def recipe(name, who):
-    config, batch, length, steps, rank, more = all_cases[name]
+    config, batch, length, steps, rank, more, _ = all_cases[name]
+    optimizer, more = ('adamw8bit', '') if more == 'adamw8bit' else ('adamw', more)
     keys = {k: v for k, v in config.items() if k != 'model_type'}
     family = 'gpt2' if config['model_type'] == 'gpt2' else config['model_type']
     lora = f'use "lora" {{ rank = {rank}, alpha = {2 * rank}, targets = "all-linear" }},' if rank else ''
     return f'''return recipe {{
   model = model {{ family = "{family}", config = {lua(keys)} }}, data = data.random {{}},
   {OURS[who]}batch = {batch}, length = {length}, steps = {steps}, seed = 1, save = {{ every = 0, final = false }},
-  use "amp" {{ compute = "bf16" }}, {lora} {more} use "clip" {{ norm = 1.0 }}, use "adamw" {{ lr = 1e-4, weight_decay = 0.1 }},
+  use "amp" {{ compute = "bf16" }}, {lora} {more} use "clip" {{ norm = 1.0 }}, use "{optimizer}" {{ lr = 1e-4, weight_decay = 0.1 }},
 }}
 '''
 
 
 def command_of(name, who, build, device, plugins):
     """What is run, and the files that it needs."""
-    config, batch, length, steps, rank, _ = all_cases[name]
+    config, batch, length, steps, rank, _, of_peer = all_cases[name]
     if who in OURS:
         return [build / 'galley', 'train', 'recipe.lua', '--device', device, *plugins, '--out', 'run'], {'recipe.lua': recipe(name, who)}
     return ([sys.executable, source / 'tests/gpu/peer.py', 'config.json', batch, length, steps, *(['compile'] if who == 'compiled' else []),
-             *([f'lora={rank}'] if rank else [])], {'config.json': json.dumps(config)})
+             *([f'lora={rank}'] if rank else []), *of_peer], {'config.json': json.dumps(config)})
 
 
 def measured(name, who, result, log):
     """Tokens a second and bytes, of what a step left."""
     if who not in OURS:
         return json.loads(log.read_text().strip().splitlines()[-1])
-    _, batch, length, _, _, _ = all_cases[name]
+    batch, length = all_cases[name][1:3]
     run = pathlib.Path(result['scratch']) / 'run'
-    seconds = [json.loads(x)['seconds'] for x in (run / 'metrics.jsonl').read_text().splitlines()]
+    metrics = [json.loads(x) for x in (run / 'metrics.jsonl').read_text().splitlines()]
+    seconds = [x['seconds'] for x in metrics]
     memory = json.loads((run / 'memory.json').read_text())['classes']['device']
     return {'tokens': batch * length / statistics.median(seconds[len(seconds) // 3:]), 'bytes': memory['allocated'], 'planned': memory['planned'],
-            'taken': json.loads((run / 'usage.json').read_text())['device']['taken']}
+            'taken': json.loads((run / 'usage.json').read_text())['device']['taken'], 'loss': metrics[0]['loss']}
 
 
-def has_torch():
-    return subprocess.run([sys.executable, '-c', 'import torch, transformers'], capture_output=True).returncode == 0
+def imports(modules):
+    return subprocess.run([sys.executable, '-c', f'import {modules}'], capture_output=True).returncode == 0
 
 
 def table(done):
-    rows, memory = [], []
+    rows, memory, losses = [], [], []
     for name in all_cases:
         of = {who: [x for step, x in done.items() if step.rsplit('/', 1)[0] == f'{name}/{who}' and 'tokens' in x] for who in (*OURS, 'eager', 'compiled')}
         if not any(of.values()):
@@ -106,12 +109,17 @@ def table(done):
         cells = [name, *(f'{tokens[w]:.0f}' if tokens[w] else '-' for w in of), f'{tokens["galley"] / best:.2f}' if best and tokens['galley'] else '-',
                  *(f'{x:.2f}' if x else '-' for x in gib.values())]
         rows.append('| ' + ' | '.join(cells) + ' |')
+        # All of them start at random numbers of one distribution, so that losses a few percent apart are of the same model.
+        first = {who: of[who][0]['loss'] for who in of if of[who]}
+        losses.append(f'{name}: {", ".join(f"{who} {x:.2f}" for who, x in first.items())}' +
+                      (' NOT THE SAME MODEL' if max(first.values()) > 1.05 * min(first.values()) else ''))
         for x in of['galley'][:1]:
             memory.append(f'| {name} | {x["planned"]} | {x["bytes"]} | {x["taken"]} | {(x["taken"] - x["bytes"]) / 2**30:.2f} |')
     # What CUDA's context, the kernels' code, cuBLASLt's and cuDNN's handles and the graphs take lies outside of the plan; so do other processes.
     return '\n'.join(['| case | Galley tok/s | varying | tuned | eager | compiled | Galley / best of PyTorch | Galley GiB | eager | compiled |',
                       '|---' * 10 + '|', *rows, '',
-                      '| case | planned, bytes | allocated, bytes | taken on the GPU, bytes | outside of the plan, GiB |', '|---|---|---|---|---|', *memory])
+                      '| case | planned, bytes | allocated, bytes | taken on the GPU, bytes | outside of the plan, GiB |', '|---|---|---|---|---|', *memory, '',
+                      'Losses of the first step: ' + '; '.join(losses) + '.'])
 
 
 def main():
@@ -128,10 +136,11 @@ def main():
     library = pathlib.Path(os.environ.get('GALLEY_TEST_DEVICE') or build / 'plugins' / 'cuda' / 'cuda.so')
     gpu = check_machine(build, library.stem)
     plugins = ['--plugin-path', library.parent] if library.stem != 'cuda' else []
-    peers = ['eager', 'compiled'] if library.stem == 'cuda' and has_torch() else []
+    peers = ['eager', 'compiled'] if library.stem == 'cuda' and imports('torch, transformers, peft') else []
+    of_bitsandbytes = ['eager'] if peers and imports('bitsandbytes') else []
     print(f'beside {" and ".join(peers)}' if peers else f'no peers: they take a GPU, and torch and transformers in {sys.executable}')
     of_cases = {**cases, **{x: all_cases[x] for x in all_cases if any(w.split('/')[0] == x for w in words.steps)}}
-    names = [f'{name}/{who}/{k}' for k in range(1, words.rounds + 1) for name in of_cases for who in [*OURS, *([] if name in WITHOUT_PEERS else peers)]]
+    names = [f'{name}/{who}/{k}' for k in range(1, words.rounds + 1) for name in of_cases for who in [*OURS, *(of_bitsandbytes if of_cases[name][6] else peers)]]
     chosen = choose(names, words.steps)
     out = (words.out or build / 'gpu').resolve()
     steps = Steps('bench', out, build, words.seconds)
