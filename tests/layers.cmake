@@ -29,7 +29,7 @@ endfunction()
 
 # What is beside the loop.
 set(beside "^(tokens|proofs|tools|commands)")
-set(most_lines 34800)
+set(most_lines 35150)
 
 set(lines_of_loop 0)
 file(GLOB_RECURSE files RELATIVE ${HOST} ${HOST}/*.hpp ${HOST}/*.cpp ${HOST}/*.h)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "host/passes/copy.hpp"
 #include "host/passes/passes.hpp"
@@ -47,7 +48,8 @@ class Recomputer::Pass {
       State& x = at(r.c_.micro.tensors[r.c_.saved.tensors[i]]);
       x.offered = true;
       x.how = choice_how(choices[i]);
-      x.memory = choice_memory(choices[i]);
+      x.where = choice_where(choices[i]);
+      if (x.how == kCompress) x.compression = &*r.c_.saved.packed[i][x.where];
     }
     for (size_t t = 0; t < state_.size(); ++t)
       if (r.kept_[t] && !state_[t].offered) state_[t].how = GALLEY_KEEP;
@@ -61,7 +63,7 @@ class Recomputer::Pass {
     for (size_t i = 0; i < forward; ++i) {
       emit(i, false);
       for (const TensorId t : r_.items_[i].outputs)
-        if (at(t).needed && at(t).how == kOffload) take_out(t);
+        if (at(t).needed && aside(t)) take_out(t);
     }
     for (size_t i = forward; i < before; ++i) {
       for (const TensorId t : r_.items_[i].inputs)
@@ -86,14 +88,18 @@ class Recomputer::Pass {
  private:
   /// Of a tensor of micro.
   struct State {
-    uint32_t how = GALLEY_RECOMPUTE;  ///< without the memory class
-    uint32_t memory = 0;
-    TensorId now = no_tensor;   ///< its clone, or where it has been brought back
-    TensorId home = no_tensor;  ///< where it has been offloaded
-    bool offered = false;       ///< it is a saved tensor
-    bool needed = false;        ///< backward or a clone reads it
+    uint32_t how = GALLEY_RECOMPUTE;  ///< without the memory class or format
+    uint32_t where = 0;
+    const Compression* compression = nullptr;
+    TensorId now = no_tensor;         ///< its clone, or where it has been brought back
+    std::vector<TensorId> home = {};  ///< where it has been offloaded; its components
+    bool offered = false;             ///< it is a saved tensor
+    bool needed = false;              ///< backward or a clone reads it
+    bool rounded = false;             ///< `now` depends on a compressed tensor
   };
   State& at(TensorId t) { return state_[static_cast<size_t>(t)]; }
+  /// Whether it is offloaded or compressed.
+  bool aside(TensorId t) { return at(t).how == kOffload || at(t).how == kCompress; }
   bool made_by_forward(TensorId t) const { return r_.producer_[static_cast<size_t>(t)] >= 0; }
 
   /// What is on the way to a tensor that is made for each block is so itself.
@@ -105,7 +111,7 @@ class Recomputer::Pass {
       bool again = false, each = false;
       for (const TensorId t : r_.items_[i].outputs) {
         const State& x = at(t);
-        if (!x.needed || x.how == GALLEY_KEEP || x.how == kOffload) continue;
+        if (!x.needed || x.how == GALLEY_KEEP || aside(t)) continue;
         again = true;
         each = each || x.how == GALLEY_RECOMPUTE_EACH;
       }
@@ -122,7 +128,7 @@ class Recomputer::Pass {
     std::vector<std::pair<size_t, size_t>> stack;  // an item, and which of its inputs comes next
     const auto missing = [&](TensorId x) {
       const State& s = at(x);
-      return made_by_forward(x) && s.how != GALLEY_KEEP && s.how != kOffload && s.now == no_tensor;
+      return made_by_forward(x) && s.how != GALLEY_KEEP && !aside(x) && s.now == no_tensor;
     };
     if (missing(t)) stack.emplace_back(r_.producer_[static_cast<size_t>(t)], 0);
     while (!stack.empty()) {
@@ -146,13 +152,13 @@ class Recomputer::Pass {
     passing_.clear();
   }
 
-  TensorId add(TensorId like, uint32_t memory) {
-    out_.tensors.push_back({like, memory});
+  TensorId add(TensorId like, uint32_t memory, const ProgramTensor* own = nullptr) {
+    out_.tensors.push_back({like, memory, own});
     return next_++;
   }
   void replace(TensorId t) {
     at(t).now = add(t, 0);
-    if (at(t).how == GALLEY_RECOMPUTE_EACH || at(t).how == kOffload) passing_.push_back(t);
+    if (at(t).how == GALLEY_RECOMPUTE_EACH || aside(t)) passing_.push_back(t);
   }
   void save(TensorId t) {
     if (saved_.size() <= static_cast<size_t>(t)) saved_.resize(static_cast<size_t>(t) + 1, false);
@@ -161,19 +167,52 @@ class Recomputer::Pass {
   }
 
   void take_out(TensorId t) {
-    at(t).home = add(t, at(t).memory);
-    save(at(t).home);
-    copy(t, at(t).home, r_.c_.target.queue_for(Queue::Out));
+    State& x = at(t);
+    if (x.compression) {
+      for (size_t k = 0; k < x.compression->components; ++k) x.home.push_back(add(t, 0, &x.compression->tensors[k + 1]));
+      run(*x.compression, x.compression->pack, t, x.home);
+    } else {
+      x.home = {add(t, x.where)};
+      copy(t, x.home[0], r_.c_.target.queue_for(Queue::Out));
+    }
+    for (const TensorId home : x.home) save(home);
   }
   /// What an item of backward or a clone reads of kept and offloaded tensors.
   void bring_inputs(size_t item) {
     for (const TensorId t : r_.items_[item].inputs) {
       if (!made_by_forward(t)) continue;
       if (at(t).how == GALLEY_KEEP) save(t);
-      if (at(t).how != kOffload || at(t).now != no_tensor) continue;
+      if (!aside(t) || at(t).now != no_tensor) continue;
       replace(t);
       save(at(t).now);
-      copy(at(t).home, at(t).now, r_.c_.target.queue_for(Queue::In));
+      const State& x = at(t);
+      if (x.compression) run(*x.compression, x.compression->unpack, x.now, x.home);
+      else copy(x.home[0], x.now, r_.c_.target.queue_for(Queue::In));
+    }
+  }
+
+  /// Appends what packs or unpacks.
+  void run(const Compression& compression, const std::vector<Instruction>& code, TensorId numbers,
+           const std::vector<TensorId>& components) {
+    std::vector<TensorId> ids = {numbers};
+    ids.insert(ids.end(), components.begin(), components.end());
+    ids.resize(compression.tensors.size(), no_tensor);
+    for (const Instruction& i : code) {
+      const auto begin = static_cast<uint32_t>(out_.code.touched.size());
+      const auto touch = [&](TensorId local) {
+        TensorId& id = ids[static_cast<size_t>(local)];
+        if (id == no_tensor) id = add(numbers, 0, &compression.tensors[static_cast<size_t>(local)]);
+        out_.code.touched.push_back(id);
+      };
+      for (const auto* operands : {&i.inputs, &i.outputs})
+        for (const Operand& o : *operands)
+          if (o.present()) touch(o.tensor);
+      if (i.workspace != no_tensor) touch(i.workspace);
+      out_.code.entries.push_back({Action::Kernel, 0, 0, begin, static_cast<uint32_t>(out_.code.touched.size())});
+      out_.from.push_back(Recomputed::added);
+      out_.packs.push_back(&i);
+      out_.again.push_back(false);
+      out_.rounded.push_back(false);
     }
   }
 
@@ -183,7 +222,9 @@ class Recomputer::Pass {
       if (action == Action::Copy) out_.code.touched.insert(out_.code.touched.end(), {from, to});
       out_.code.entries.push_back({action, on, event, begin, static_cast<uint32_t>(out_.code.touched.size())});
       out_.from.push_back(Recomputed::added);
+      out_.packs.push_back(nullptr);
       out_.again.push_back(false);
+      out_.rounded.push_back(false);
     });
   }
 
@@ -192,6 +233,10 @@ class Recomputer::Pass {
     const auto mine = [&](TensorId t) {
       return again && (r_.temporary_[static_cast<size_t>(t)] || r_.producer_[static_cast<size_t>(t)] == static_cast<int32_t>(item));
     };
+    const bool rounded = again && std::ranges::any_of(r_.items_[item].inputs, [&](TensorId t) {
+                           return made_by_forward(t) && at(t).how != GALLEY_KEEP && (at(t).compression || at(t).rounded);
+                         });
+    for (const TensorId t : r_.items_[item].outputs) at(t).rounded = rounded;
     uint32_t most = 0, least = UINT32_MAX;  // events
     for (uint32_t k = begin; again && k < end; ++k) {
       const Outline::Entry& entry = r_.micro_.entries[k];
@@ -215,7 +260,9 @@ class Recomputer::Pass {
       entry.end = static_cast<uint32_t>(out_.code.touched.size());
       out_.code.entries.push_back(entry);
       out_.from.push_back(k);
+      out_.packs.push_back(nullptr);
       out_.again.push_back(again);
+      out_.rounded.push_back(rounded);
     }
     if (most) events_ += most - least + 1;
   }
@@ -235,8 +282,8 @@ Status clone(Compilation& c) {
   if (!c.backward()) return ok();
   const Recomputed made = Recomputer(c).apply(c.choices);
   std::vector<ProgramTensor>& tensors = c.program.tensors;
-  for (const auto& [like, memory] : made.tensors) {
-    tensors.push_back(ProgramTensor(tensors[static_cast<size_t>(like)]));
+  for (const auto& [like, memory, own] : made.tensors) {
+    tensors.push_back(ProgramTensor(own ? *own : tensors[static_cast<size_t>(like)]));
     tensors.back().memory = memory;
   }
   for (const TensorId t : made.saved) tensors[static_cast<size_t>(t)].owner = Owner::Saved;
@@ -247,23 +294,31 @@ Status clone(Compilation& c) {
   for (size_t s = 0; s < made.from.size(); ++s) {
     const Outline::Entry& entry = made.code.entries[s];
     const TensorId* next = made.code.of(entry).data();
-    if (made.from[s] == Recomputed::added) {
+    if (made.from[s] == Recomputed::added && !made.packs[s]) {
       code.push_back(entry.action == Action::Copy
                          ? copy_between(tensors, all_of(tensors, next[0]), all_of(tensors, next[1]), entry.queue, entry.event)
                          : sync(entry.action, entry.queue, entry.event));
       continue;
     }
-    Instruction i = micro[made.from[s]];
+    Instruction i = made.packs[s] ? *made.packs[s] : micro[made.from[s]];
     for (auto* operands : {&i.inputs, &i.outputs})
       for (Operand& o : *operands)
         if (o.present()) o.tensor = *next++;
     if (i.workspace != no_tensor) i.workspace = *next++;
     i.event = entry.event;
     i.recomputed = made.again[s];
+    i.rounded = made.rounded[s];
     if (i.recomputed) c.program.recomputed_flops += i.flops;
     code.push_back(std::move(i));
   }
   micro = std::move(code);
+  std::set<Program::Chosen> kernels(c.program.kernels.begin(), c.program.kernels.end());
+  for (size_t k = 0; k < c.choices.size(); ++k)
+    if (choice_how(c.choices[k]) == kCompress) {
+      const Compression& compression = *c.saved.packed[k][choice_where(c.choices[k])];
+      kernels.insert(compression.kernels.begin(), compression.kernels.end());
+    }
+  c.program.kernels.assign(kernels.begin(), kernels.end());
   return ok();
 }
 

@@ -1,4 +1,4 @@
-// Makes a micro-batch in which backward recomputes (clones) or copies back the saved tensors that were not kept.
+// Makes a micro-batch in which backward recomputes (clones), copies back or unpacks the saved tensors that were not kept.
 #pragma once
 
 #include <span>
@@ -15,11 +15,15 @@ struct Recomputed {
   struct Tensor {
     TensorId like;
     uint32_t memory;
+    const ProgramTensor* own = nullptr;  ///< if not null, what it is like in the place of `like`
   };
   Outline::Code code;
   std::vector<uint32_t>
-      from;                 ///< for each entry: the instruction that it is, or that it clones; `added`: it copies, or keeps queues in order
-  std::vector<bool> again;  ///< whether an entry is a clone
+      from;  ///< for each entry: the instruction that it is, or that it clones; `added`: it packs, copies, or orders queues
+  std::vector<const Instruction*>
+      packs;                    ///< for each entry: what packs or unpacks, over tensors of its compression; null: it is no such entry
+  std::vector<bool> again;      ///< whether an entry is a clone
+  std::vector<bool> rounded;    ///< whether it is one that depends on a compressed tensor
   std::vector<Tensor> tensors;  ///< element k is tensor N + k, if there are N tensors without clones
   std::vector<TensorId> saved;  ///< tensors that backward reads: left by forward, brought back, or made again
 };

@@ -27,7 +27,8 @@ std::string choice_text(const Compilation& c, uint32_t choice) {
     case GALLEY_KEEP: return "keep";
     case GALLEY_RECOMPUTE: return "recompute once";
     case GALLEY_RECOMPUTE_EACH: return "recompute each";
-    default: return "offload to " + c.target.memories[choice_memory(choice)].name;
+    case kCompress: return "compress into " + c.saved.formats[choice_where(choice)].name;
+    default: return "offload to " + c.target.memories[choice_where(choice)].name;
   }
 }
 

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "galley/saved.h"
 #include "host/passes/compile_options.hpp"
+#include "host/passes/compression.hpp"
 #include "host/passes/items.hpp"
 #include "host/passes/kernels.hpp"
 #include "host/passes/roles.hpp"
@@ -36,6 +38,10 @@ struct SavedSet {
   std::vector<galley_tensor> tensors;
   std::deque<std::vector<uint64_t>> parents;
   std::deque<std::vector<double>> offload_seconds;
+  std::vector<SavedFormat> formats;                            ///< into which the recipe's strategies compress
+  std::deque<std::vector<std::optional<Compression>>> packed;  ///< by item and format
+  std::deque<std::vector<int64_t>> packed_bytes;
+  std::deque<std::vector<double>> packed_seconds;
   std::vector<galley_saved_item> items;
   int64_t blocks = 0;
 };
@@ -75,13 +81,13 @@ struct Compilation {
   bool within_limits(const std::vector<int64_t>& before, const std::vector<int64_t>& after) const;
 };
 
-/// The choice to offload a saved tensor, to whatever memory class.
-inline constexpr uint32_t kOffload = GALLEY_OFFLOAD_TO(0);
+/// The choices to offload a saved tensor, to whatever memory class, and to compress it, into whatever format.
+inline constexpr uint32_t kOffload = GALLEY_OFFLOAD_TO(0), kCompress = GALLEY_COMPRESS_TO(0);
 
-/// Returns what is done with a saved tensor: GALLEY_KEEP, GALLEY_RECOMPUTE, GALLEY_RECOMPUTE_EACH or kOffload.
+/// Returns what is done with a saved tensor: GALLEY_KEEP, GALLEY_RECOMPUTE, GALLEY_RECOMPUTE_EACH, kOffload or kCompress.
 inline uint32_t choice_how(uint32_t choice) { return choice & 0xFFu; }
-/// Returns the memory class to which a saved tensor is offloaded.
-inline uint32_t choice_memory(uint32_t choice) { return choice >> 8; }
+/// Returns the memory class to which a saved tensor is offloaded, or the number of the format into which it is compressed.
+inline uint32_t choice_where(uint32_t choice) { return choice >> 8; }
 /// Returns "keep" or "offload to pinned", for dumps.
 std::string choice_text(const Compilation& c, uint32_t choice);
 

@@ -1,6 +1,7 @@
 // What backward keeps of forward, and what strategies of the recipe say to that.
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <optional>
 
 #include "host/passes/clone.hpp"
@@ -9,6 +10,7 @@
 #include "host/passes/passes.hpp"
 #include "host/passes/saved.hpp"
 #include "host/plan/plan.hpp"
+#include "host/plan/timing.hpp"
 #include "host/plugins/abi.hpp"
 
 namespace galley {
@@ -17,12 +19,17 @@ namespace {
 /// Why an item's choice is none; "": it is one.
 std::string problem(const Compilation& c, size_t item, uint32_t choice) {
   const galley_saved_item& s = c.saved.items[item];
-  const uint32_t memory = choice_memory(choice);
+  const uint32_t where = choice_where(choice);
   const std::string device = "device '" + c.target.device + "'", of = std::string(" '") + s.name + "'";
   if (choice_how(choice) == kOffload) {
-    if (memory < s.n_memories && s.offload_seconds_to[memory] > 0) return "";
-    if (s.n_memories <= memory) return device + " has no memory class " + std::to_string(memory) + " to offload" + of + " to";
-    return device + " cannot offload" + of + " to memory class '" + c.target.memories[memory].name + "', which computes";
+    if (where < s.n_memories && s.offload_seconds_to[where] > 0) return "";
+    if (s.n_memories <= where) return device + " has no memory class " + std::to_string(where) + " to offload" + of + " to";
+    return device + " cannot offload" + of + " to memory class '" + c.target.memories[where].name + "', which computes";
+  }
+  if (choice_how(choice) == kCompress) {
+    if (where < s.n_formats && s.format_bytes[where] > 0) return "";
+    if (s.n_formats <= where) return "there is no format " + std::to_string(where) + " to compress" + of + " into";
+    return of.substr(1) + " cannot be compressed into format '" + c.saved.formats[where].name + "', which does not take its shape or dtype";
   }
   if (choice == GALLEY_KEEP) return "";
   if (choice == GALLEY_RECOMPUTE || choice == GALLEY_RECOMPUTE_EACH)
@@ -46,25 +53,60 @@ class Peaks {
   Result<int64_t> of(std::span<const uint32_t> choices, uint32_t memory) {
     if (memory >= c_.target.memories.size())
       return plugin_error("device '" + c_.target.device + "' has no memory class " + std::to_string(memory));
-    for (size_t i = 0; i < choices.size(); ++i)
-      if (std::string wrong = problem(c_, i, choices[i]); !wrong.empty()) return plugin_error(std::move(wrong));
-    Recomputed made = recomputer_.apply(choices);
+    Recomputed made = TRY(micro_with(choices));
     Outline outline = base_;
-    for (const auto& [like, in] : made.tensors) {
-      outline.tensors.push_back(Outline::Tensor(outline.tensors[static_cast<size_t>(like)]));
+    for (const auto& [like, in, own] : made.tensors) {
+      if (own) outline.tensors.push_back({own->bytes, in, own->life});
+      else outline.tensors.push_back(Outline::Tensor(outline.tensors[static_cast<size_t>(like)]));
       outline.tensors.back().memory = in;
     }
     outline.segments[kMicro] = std::move(made.code);
     Originals& micro = sources_[kMicro];
     micro.instructions.clear();
     for (size_t entry = 0; entry < made.from.size(); ++entry)
-      micro.instructions.push_back(made.from[entry] == Recomputed::added ? added(outline.segments[kMicro].entries[entry].action)
-                                                                         : micro_[made.from[entry]]);
+      micro.instructions.push_back(made.packs[entry]                       ? made.packs[entry]
+                                   : made.from[entry] == Recomputed::added ? added(outline.segments[kMicro].entries[entry].action)
+                                                                           : micro_[made.from[entry]]);
     micro.recomputed = std::move(made.again);
     return TRY(fuser_.find(outline, sources_)).peaks[memory];
   }
 
+  /// Of the queue that works longest.
+  Result<double> seconds(std::span<const uint32_t> choices) {
+    const Recomputed made = TRY(micro_with(choices));
+    std::vector<double> clocks(std::max<size_t>(c_.target.queues.size(), 1), 0.0);
+    for (size_t k = 0; k < made.from.size(); ++k) {
+      const Outline::Entry& entry = made.code.entries[k];
+      double& clock = clocks[entry.queue];
+      if (made.packs[k]) clock += instruction_seconds(c_.program, *made.packs[k], c_.target);
+      else if (made.from[k] != Recomputed::added) clock += instruction_seconds(c_.program, *micro_[made.from[k]], c_.target);
+      else if (entry.action == Action::Copy) clock += copy_seconds(made, made.code.of(entry));
+    }
+    return std::ranges::max(clocks);
+  }
+
  private:
+  /// What micro becomes with these choices.
+  Result<Recomputed> micro_with(std::span<const uint32_t> choices) const {
+    for (size_t i = 0; i < choices.size(); ++i)
+      if (std::string wrong = problem(c_, i, choices[i]); !wrong.empty()) return plugin_error(std::move(wrong));
+    return recomputer_.apply(choices);
+  }
+
+  /// Of a whole tensor, from ids[0] to ids[1].
+  double copy_seconds(const Recomputed& made, std::span<const TensorId> ids) const {
+    const auto tensor = [&](TensorId id) {
+      const size_t n = base_.tensors.size(), k = static_cast<size_t>(id);
+      if (k < n) return base_.tensors[k];
+      Outline::Tensor out = base_.tensors[static_cast<size_t>(made.tensors[k - n].like)];
+      out.memory = made.tensors[k - n].memory;
+      return out;
+    };
+    const Outline::Tensor from = tensor(ids[0]), to = tensor(ids[1]);
+    const std::vector<MemoryClass>& memories = c_.target.memories;
+    return static_cast<double>(from.bytes) / (to.memory == 0 ? memories[from.memory].in_bandwidth : memories[to.memory].out_bandwidth);
+  }
+
   /// Stands for what is not there before the choices are made: a copy of all of a tensor, or what keeps queues in order.
   static const Instruction* added(Action action) {
     static const std::array<Instruction, 2> all = [] {
@@ -90,14 +132,13 @@ class Peaks {
   std::vector<const Instruction*> micro_;  ///< without clones
 };
 
-struct PeakQuestion {
+struct SavedQuestion {
   Peaks* peaks;
   size_t choices;
 };
 
-galley_status answer_peak(void* context, const uint32_t* asked, uint32_t memory, int64_t* out, galley_error* error) {
-  auto* question = static_cast<PeakQuestion*>(context);
-  const auto got = question->peaks->of({asked, question->choices}, memory);
+template <class T>
+galley_status answer(const Result<T>& got, T* out, galley_error* error) {
   if (!got) {
     fill_error(error, GALLEY_FAILED, got.error().cause, got.error().hint);
     return GALLEY_FAILED;
@@ -105,12 +146,20 @@ galley_status answer_peak(void* context, const uint32_t* asked, uint32_t memory,
   *out = *got;
   return GALLEY_OK;
 }
+galley_status answer_peak(void* context, const uint32_t* asked, uint32_t memory, int64_t* out, galley_error* error) {
+  const auto* question = static_cast<const SavedQuestion*>(context);
+  return answer(question->peaks->of({asked, question->choices}, memory), out, error);
+}
+galley_status answer_seconds(void* context, const uint32_t* asked, double* out, galley_error* error) {
+  const auto* question = static_cast<const SavedQuestion*>(context);
+  return answer(question->peaks->seconds({asked, question->choices}), out, error);
+}
 
 using Choices = std::vector<uint32_t>;
 
 /// What one strategy makes of the choices so far.
 Result<Choices> ask(Compilation& c, Peaks& peaks, size_t use, const std::vector<galley_saved_item>& about, Choices choices) {
-  PeakQuestion question = {&peaks, choices.size()};
+  SavedQuestion question = {&peaks, choices.size()};
   std::vector<const galley_saved_item*> items;
   for (const galley_saved_item& s : about) items.push_back(&s);
   const TargetView target(c.target);
@@ -121,6 +170,20 @@ Result<Choices> ask(Compilation& c, Peaks& peaks, size_t use, const std::vector<
   view.blocks = c.saved.blocks;
   view.context = &question;
   view.peak = answer_peak;
+  view.seconds = answer_seconds;
+  std::deque<std::vector<const galley_attr*>> attrs;
+  std::vector<galley_saved_format> formats;
+  std::vector<const galley_saved_format*> format_pointers;
+  for (const SavedFormat& format : c.saved.formats) {
+    attrs.push_back(format.attrs.view());
+    galley_saved_format& told = formats.emplace_back(new_struct<galley_saved_format>());
+    told.name = format.name.c_str();
+    told.attrs = attrs.back().data();
+    told.n_attrs = static_cast<uint32_t>(attrs.back().size());
+  }
+  for (const galley_saved_format& format : formats) format_pointers.push_back(&format);
+  view.formats = format_pointers.data();
+  view.n_formats = static_cast<uint32_t>(formats.size());
   const LoadedStrategy& s = *c.strategies[use];
   TRY_STATUS(call_strategy(c.graph, c.strategies, {Section::Forward, static_cast<int>(use)}, "decide",
                            [&](galley_error* error) { return s.saved()->decide(s.instance(), &view, choices.data(), error); }));
@@ -178,6 +241,54 @@ Result<int64_t> budget_of(Compilation& c, size_t use) {
   return bytes;
 }
 
+/// Asks a strategy into which formats it compresses.
+Status collect_formats(Compilation& c, size_t use) {
+  const LoadedStrategy& s = *c.strategies[use];
+  if (!s.saved()->formats) return ok();
+  const galley_saved_format* const* formats = nullptr;
+  uint32_t n = 0;
+  TRY_STATUS(call_strategy(c.graph, c.strategies, {Section::Forward, static_cast<int>(use)}, "formats",
+                           [&](galley_error* error) { return s.saved()->formats(s.instance(), &formats, &n, error); }));
+  const std::string who = label(c.strategies, static_cast<int>(use));
+  for (uint32_t i = 0; i < n; ++i) {
+    if (const std::string wrong = struct_problem(formats[i]); !wrong.empty()) return plugin_error(who + ": a format that " + wrong);
+    SavedFormat format;
+    format.name = formats[i]->name ? formats[i]->name : "";
+    format.use = static_cast<int>(use);
+    if (Status status = format.attrs.add(formats[i]->attrs, formats[i]->n_attrs); !status.ok())
+      return plugin_error(who + ": format '" + format.name + "': " + status.error().cause);
+    const galley_format* table = c.plugins.format(format.name).table;
+    if (!table) return recipe_error(who + ": no plugin provides the format '" + format.name + "' into which it compresses");
+    if (!table->pack_op) return recipe_error(who + ": it compresses into format '" + format.name + "', which packs nothing");
+    const auto same = [&](const SavedFormat& known) { return known.name == format.name && known.attrs.key() == format.attrs.key(); };
+    if (std::ranges::none_of(c.saved.formats, same)) c.saved.formats.push_back(std::move(format));
+  }
+  return ok();
+}
+
+/// Finds what each item takes in each format.
+Status pack_items(Compilation& c) {
+  if (c.saved.formats.empty()) return ok();
+  Compressor compressor(c);
+  const Tensors tensors = c.tensors();
+  for (size_t k = 0; k < c.saved.items.size(); ++k) {
+    auto& packed = c.saved.packed.emplace_back();
+    auto& bytes = c.saved.packed_bytes.emplace_back();
+    auto& seconds = c.saved.packed_seconds.emplace_back();
+    for (const SavedFormat& format : c.saved.formats) {
+      packed.push_back(TRY(compressor.of(tensors[c.saved.tensors[k]], format)));
+      bytes.push_back(packed.back() ? packed.back()->bytes : 0);
+      seconds.push_back(packed.back() ? packed.back()->seconds : 0);
+    }
+    galley_saved_item& item = c.saved.items[k];
+    item.format_bytes = bytes.data();
+    item.format_seconds = seconds.data();
+    item.n_formats = static_cast<uint32_t>(bytes.size());
+    if (std::ranges::any_of(bytes, [](int64_t n) { return n > 0; })) item.flags |= GALLEY_SAVED_COMPRESSIBLE;
+  }
+  return ok();
+}
+
 }  // namespace
 
 Status decide(Compilation& c) {
@@ -189,6 +300,7 @@ Status decide(Compilation& c) {
   for (size_t i = 0; i < c.strategies.size(); ++i) {
     if (!c.strategies[i]->saved()) continue;
     deciders.push_back(i);
+    TRY_STATUS(collect_formats(c, i));
     const int64_t budget = TRY(budget_of(c, i));
     if (!budget) continue;
     if (holder)
@@ -199,6 +311,7 @@ Status decide(Compilation& c) {
     c.budget = budget;
   }
   if (deciders.empty()) return ok();
+  TRY_STATUS(pack_items(c));
   Peaks peaks(c);
   return holder ? for_all(c, peaks, deciders, *holder) : in_turn(c, peaks, deciders);
 }

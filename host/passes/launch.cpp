@@ -35,6 +35,7 @@ Instruction join(const std::vector<const Instruction*>& nodes, const Launch& lau
     number += node->inputs.size();
     out.components += node->components;
     out.flops += node->flops;
+    out.rounded = out.rounded || node->rounded;
     if (node->strategy != out.strategy) out.strategy.clear();
   }
   for (const Instruction* node : nodes) out.outputs.insert(out.outputs.end(), node->outputs.begin(), node->outputs.end());

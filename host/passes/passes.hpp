@@ -41,10 +41,10 @@ Status order(Compilation& c);
 Status place(Compilation& c);
 /// Chooses a kernel for each instruction, and gives it its workspace.
 Status bind(Compilation& c);
-/// Asks strategies what backward keeps, recomputes or offloads.
+/// Asks strategies what backward keeps, recomputes, offloads or compresses.
 Status decide(Compilation& c);
-/// Inserts clones of forward's instructions before their readers in backward. Inserts copies of an offloaded tensor after its producer and
-/// before its readers.
+/// Inserts clones of forward's instructions before their readers in backward. Inserts copies of an offloaded tensor, and what packs and
+/// unpacks a compressed one, after its producer and before its readers.
 Status clone(Compilation& c);
 /// Makes one launch of groups and chains of nodes, where there are kernels for them.
 Status fuse(Compilation& c);

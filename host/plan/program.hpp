@@ -176,6 +176,7 @@ struct Instruction {
   tensor_files::RowOrder row_order;  ///< Read: the order of the tensor's rows in the file
   double flops = 0;
   bool recomputed = false;  ///< a clone that runs forward again for backward
+  bool rounded = false;     ///< a clone of what has read a compressed tensor: it makes other numbers than forward did
 };
 
 /// Shows one node of an instruction: the only one, or one of its `nodes`. Points into the instruction.

@@ -38,6 +38,8 @@ inline constexpr uint32_t min_struct_size<galley_update> = GALLEY_UPDATE_MIN_SIZ
 template <>
 inline constexpr uint32_t min_struct_size<galley_saved> = GALLEY_SAVED_MIN_SIZE;
 template <>
+inline constexpr uint32_t min_struct_size<galley_saved_format> = GALLEY_SAVED_FORMAT_MIN_SIZE;
+template <>
 inline constexpr uint32_t min_struct_size<galley_observer> = GALLEY_OBSERVER_MIN_SIZE;
 template <>
 inline constexpr uint32_t min_struct_size<galley_operand_rule> = GALLEY_OPERAND_RULE_MIN_SIZE;

@@ -52,7 +52,7 @@ Reference::Reference(const Program& program, const Plan& plan, Machine& machine,
   for (const Program::Input& input : program.inputs) host(input.tensor);
   for (const Trained& t : program.trained) parameters_.insert(t.parameter);
   for (const Instruction& code : program.segment(SegmentKind::Micro).code)
-    if (code.recomputed && code.op)
+    if (code.recomputed && !code.rounded && code.op)
       for (const NodeOf& node : nodes_of(code)) cloned_.insert(node.name);
   find_sources();
 }

@@ -17,7 +17,7 @@ namespace galley::recompute {
 ///   first.
 ///   3. Of what enters blocks, each n-th is kept too, for one n after the other. Backward then holds n blocks.
 ///   4. The same, but recomputed for each block: backward then holds one.
-/// What another strategy would offload is offloaded where this takes less time than to recompute it.
+/// What another strategy would offload or compress is so where this takes less time, for the bytes that it frees, than to recompute it.
 class Search {
  public:
   Search(const galley_saved_set& set, int64_t budget) : set_(set), budget_(budget), choices_(set.n_items, GALLEY_KEEP) {}
@@ -40,7 +40,7 @@ class Search {
   struct Step {
     uint64_t item;
     uint32_t choice;
-    double price;  ///< seconds a byte
+    double price;  ///< seconds a byte that is free then
   };
   using Choices = std::vector<uint32_t>;
 
@@ -66,16 +66,18 @@ class Search {
   void find_steps() {
     for (uint64_t i = 0; i < set_.n_items; ++i) {
       const galley_saved_item& item = *set_.items[i];
-      const auto bytes = static_cast<double>(std::max<int64_t>(item.bytes, 1));
       Step best = {i, GALLEY_KEEP, 0};
-      const auto consider = [&](uint32_t choice, double seconds) {
-        if (best.choice == GALLEY_KEEP || seconds / bytes < best.price) best = {i, choice, seconds / bytes};
+      const auto consider = [&](uint32_t choice, double seconds, int64_t left = 0) {
+        const double price = seconds / static_cast<double>(std::max<int64_t>(item.bytes - left, 1));
+        if (best.choice == GALLEY_KEEP || price < best.price) best = {i, choice, price};
       };
       if (item.block >= 0 && item.flags & GALLEY_SAVED_RECOMPUTABLE && !(item.flags & GALLEY_SAVED_BLOCK_INPUT))
         consider(GALLEY_RECOMPUTE, item.recompute_seconds);
       for (uint32_t k = 0; k < item.n_accepted; ++k) {
-        const uint32_t choice = item.accepted[k], memory = choice >> 8;
-        if (memory && memory < item.n_memories) consider(choice, item.offload_seconds_to[memory]);
+        const uint32_t choice = item.accepted[k], where = choice >> 8;
+        if (choice == GALLEY_OFFLOAD_TO(where) && where < item.n_memories) consider(choice, item.offload_seconds_to[where]);
+        if (choice == GALLEY_COMPRESS_TO(where) && where < item.n_formats && item.format_bytes[where] < item.bytes)
+          consider(choice, item.format_seconds[where], item.format_bytes[where]);
       }
       if (best.choice != GALLEY_KEEP) steps_.push_back(best);
     }

@@ -9,7 +9,7 @@ from galley_test import binary, cases, check, finish, fresh_folder, from_config,
 fresh_folder()
 seed = os.environ.get('GALLEY_TEST_SEED', 1)
 folder = binary / 'tests' / 'plugins'
-plugins = [x for name in ('peaks', 'bf16-storage', 'second-memory') for x in ('--plugin-path', folder / name)]
+plugins = [x for name in ('peaks', 'bf16-storage', 'second-memory', 'six-bit') for x in ('--plugin-path', folder / name)]
 target = ['--target', source / 'tests' / 'golden' / 'target.toml']
 
 
@@ -24,7 +24,7 @@ def peak(i):
                             num_attention_heads=heads, num_key_value_heads=1, max_position_embeddings=64, tie_word_embeddings=r.random() < 0.5)
     memory = i % 4 == 3
     uses = [use('peaks', calls=r.randint(1, 4), seed=i, share=r.choice([0.1, 0.5, 0.9, 1.0]), memory=int(memory), each=r.choice([0, 0.5, 1]),
-                offload=r.choice([0, 0.3, 1])), use('adamw', lr=1e-3)]
+                offload=r.choice([0, 0.3, 1]), compress=r.choice([0, 0.3, 1]), formats=['six-bit', 'dynamic8'][r.randint(0, 1):]), use('adamw', lr=1e-3)]
     if r.random() < 0.5:
         uses.append(use('lora', rank=2, alpha=4, targets='all-linear'))
     if memory:

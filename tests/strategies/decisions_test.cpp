@@ -1,5 +1,6 @@
 // What strategies claim, append and decide: accumulate, freeze, the optimizers' nodes and states, recompute.
 #include "galley/saved.h"
+#include "host/plugins/abi.hpp"
 #include "tests/strategies/support.hpp"
 
 namespace galley::test {
@@ -188,7 +189,12 @@ galley_status kept_bytes(void* context, const uint32_t* choices, uint32_t, int64
 std::vector<galley_saved_item> saved_of(int64_t blocks) {
   std::vector<galley_saved_item> items;
   const auto add = [&](int64_t block, uint64_t flags, double seconds) {
-    items.push_back({sizeof(galley_saved_item), 1, "", 8, block, 0, seconds, flags, nullptr, nullptr, nullptr, 0, 0, 0, 0, "", 0});
+    galley_saved_item& item = items.emplace_back(new_struct<galley_saved_item>());
+    item.name = item.op = "";
+    item.bytes = 8;
+    item.block = block;
+    item.recompute_seconds = seconds;
+    item.flags = flags;
   };
   add(-1, GALLEY_SAVED_RECOMPUTABLE | GALLEY_SAVED_BLOCK_INPUT, 1);  // enters block 0
   for (int64_t b = 0; b < blocks; ++b) {
@@ -205,7 +211,12 @@ std::string decided(Table options, std::vector<galley_saved_item> items, int64_t
   const auto s = strategy("recompute", std::move(options));
   std::vector<const galley_saved_item*> pointers;
   for (const auto& item : items) pointers.push_back(&item);
-  galley_saved_set set = {sizeof(galley_saved_set), 1, pointers.data(), pointers.size(), blocks, &items, kept_bytes, nullptr};
+  auto set = new_struct<galley_saved_set>();
+  set.items = pointers.data();
+  set.n_items = pointers.size();
+  set.blocks = blocks;
+  set.context = &items;
+  set.peak = kept_bytes;
   choices.resize(items.size(), GALLEY_KEEP);
   const Status status = call_plugin(s->caller(), "decide",
                                     [&](galley_error* error) { return s->saved()->decide(s->instance(), &set, choices.data(), error); });

@@ -20,8 +20,9 @@ extern "C" {
  *   facet              subjects                     value
  *   TRAINABLE          parameter                    number: 0 (frozen), 1, or GALLEY_TRAINABLE_WRITTEN
  *   STORAGE            parameter, state             text: a format's name ("bf16"), attrs: its options. Default: the tensor's own dtype
- *   COMPUTE            node                         text: "f32" (default), "bf16", "f16"; see "Dtypes" in op.h. number: how weights
- *                                                   that are trained get there, GALLEY_WEIGHTS_…
+ *   COMPUTE            node                         text: "f32" (default), "tf32", "bf16", "f16"; see "Dtypes" in op.h. attrs: none yet;
+ *                                                   they are for formats, which a later host may compute in. number: how weights that
+ *                                                   are trained get there, GALLEY_WEIGHTS_…
  *   GRADIENT_DTYPE     gradient                     text: "f32" (default), "bf16", "f16"
  *   GRADIENT_LIFETIME  gradient                     number: GALLEY_GRADIENT_…
  *   UPDATE             parameter                    text: a label for tables of the plan ("adamw"), which decides nothing: the claimant

@@ -147,7 +147,9 @@ typedef struct galley_node_info {
 #define GALLEY_NODE_INFO_MIN_SIZE 72u
 
 /* Step scalars. Each has one element unless it says otherwise; see galley_graph_verbs.scalar. The host writes the first two; the others
- * are written by nodes, the host's own and strategies', in the window part (rewrite.h) and in the update. */
+ * are written by nodes, the host's own and strategies', in the window part (rewrite.h) and in the update.
+ * They are the run's. Where several processes share a run, WINDOW_TOKENS, LOSS, GRADIENT_NORM, FOUND_INF and APPLY are of all of them
+ * together, and equal in each; RANDOM counts the rows of the whole window. */
 #define GALLEY_SCALAR_ATTEMPTED_STEP 1u /* I64, from 1; data and random numbers follow it */
 #define GALLEY_SCALAR_WINDOW_TOKENS 5u  /* F64, number of valid tokens in the window */
 #define GALLEY_SCALAR_APPLIED_STEP 2u   /* I64, from 1: the number of this step if it is applied */
@@ -178,7 +180,8 @@ typedef struct galley_node_info {
 
 typedef struct galley_target galley_target; /* kernel.h */
 
-/* Describes the run that a graph is made for. Pointers live as long as the graph. */
+/* Describes the run that a graph is made for. Pointers live as long as the graph. What it says is the run's, and not one process's share
+ * of it, but for `rows`: of a micro-batch, which one process computes. */
 typedef struct galley_run_info {
   uint32_t size;
   uint32_t revision;

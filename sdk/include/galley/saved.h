@@ -1,4 +1,4 @@
-/* galley.saved/1: a strategy that decides for each tensor saved for backward whether to keep it, recompute it or offload it.
+/* galley.saved/1: a strategy that decides for each tensor saved for backward whether to keep it, recompute it, offload it or compress it.
  *
  * Several strategies of a recipe may decide. They are asked in the recipe's order, each about what those before it keep.
  *
@@ -26,12 +26,30 @@ extern "C" {
 /* Offload to memory class `memory` of the device, which must not be 0. Forward copies it out when it is made. Backward copies it back for
  * each block that needs it, and drops it where the block ends. */
 #define GALLEY_OFFLOAD_TO(memory) (2u | (uint32_t)(memory) << 8)
+/* Compress into format `format` of the set. Forward packs it when it is made; its own nodes still read the numbers as they were. Backward
+ * unpacks it for each block that needs it, and drops that where the block ends: it computes with what the format makes of the numbers,
+ * rounded to nearest. */
+#define GALLEY_COMPRESS_TO(format) (4u | (uint32_t)(format) << 8)
 
 #define GALLEY_SAVED_BLOCK_INPUT 1ull  /* the hidden state that enters a block */
 #define GALLEY_SAVED_RECOMPUTABLE 2ull /* it can be recomputed */
 #define GALLEY_SAVED_OFFLOADABLE 4ull  /* it can be offloaded to another memory class of the device and brought back */
 
-#define GALLEY_SAVED_KNOWN 7ull /* all of them */
+#define GALLEY_SAVED_COMPRESSIBLE 8ull /* it can be compressed into a format of the set */
+
+#define GALLEY_SAVED_KNOWN 15ull /* all of them */
+
+/* A format into which saved tensors can be compressed, with its options. */
+typedef struct galley_saved_format {
+  uint32_t size;
+  uint32_t revision;
+  const char* name; /* of a format of any plugin that packs */
+  const galley_attr* const* attrs;
+  uint32_t n_attrs;
+  uint32_t reserved;
+  uint64_t flags; /* none yet */
+} galley_saved_format;
+#define GALLEY_SAVED_FORMAT_MIN_SIZE 40u
 
 /* A saved tensor: one that backward reads, or the input of a block. An input that backward does not read is there to recompute from; if
  * nothing is recomputed from it, keeping it takes no memory. Items are in the order in which forward makes them. */
@@ -55,9 +73,13 @@ typedef struct galley_saved_item {
   uint32_t n_memories;
   uint32_t n_accepted;
   uint32_t n_parents;
-  uint32_t reserved;
+  uint32_t n_formats;
   const char* op;    /* of the node that makes it; "": it is an input */
   uint64_t op_flags; /* GALLEY_OP_… of that op */
+  /* By format of the set, n_formats entries: the bytes that it has there, and the seconds to pack it and unpack it once; 0 bytes: it cannot
+   * be compressed so. */
+  const int64_t* format_bytes;
+  const double* format_seconds;
 } galley_saved_item;
 #define GALLEY_SAVED_ITEM_MIN_SIZE 112u
 
@@ -71,6 +93,13 @@ typedef struct galley_saved_set {
   /* Returns the peak of a memory class, in bytes, with these n_items choices, as computed by the real planner. [plan-time] */
   galley_status (*peak)(void* context, const uint32_t* choices, uint32_t memory, int64_t* out, galley_error*);
   const galley_target* target;
+  /* What the recipe's strategies compress into, each once: GALLEY_COMPRESS_TO counts these from 0. */
+  const galley_saved_format* const* formats;
+  uint32_t n_formats;
+  uint32_t reserved;
+  /* Returns the least seconds of a micro-batch with these n_items choices: of its launches, one by one, each at the target's peak or
+   * bandwidth, or of the copies in either direction where these take longer. [plan-time] */
+  galley_status (*seconds)(void* context, const uint32_t* choices, double* out, galley_error*);
 } galley_saved_set;
 #define GALLEY_SAVED_SET_MIN_SIZE 56u
 
@@ -81,6 +110,8 @@ static inline int galley_saved_set_understood(const galley_saved_set* set) {
     if (!galley_understood(set->items[i], set->items[i]->flags, GALLEY_SAVED_KNOWN) ||
         !galley_understood(set->items[i], set->items[i]->op_flags, GALLEY_OP_KNOWN))
       return 0;
+  for (uint32_t i = 0; GALLEY_HAS(set, galley_saved_set, n_formats) && i < set->n_formats; ++i)
+    if (!galley_understood(set->formats[i], set->formats[i]->flags, 0)) return 0;
   return !set->target || galley_target_understood(set->target);
 }
 
@@ -94,6 +125,8 @@ typedef struct galley_saved {
   /* Says how many bytes of memory class 0 a plan may take by this strategy's options; 0: it holds no budget. NULL: it never does. One
    * strategy of a recipe may hold a budget. [plan-time] */
   galley_status (*budget)(void* instance, int64_t* out, galley_error*);
+  /* Says into which formats it may compress. They live as long as the instance. NULL: into none. [plan-time] */
+  galley_status (*formats)(void* instance, const galley_saved_format* const** out, uint32_t* n, galley_error*);
 } galley_saved;
 #define GALLEY_SAVED_MIN_SIZE 16u
 

@@ -1,6 +1,7 @@
 // A strategy as a C++ class, and its options. Header-only.
 #pragma once
 
+#include <deque>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -143,6 +144,31 @@ struct UpdateCall {
   bool trains() const { return purpose == GALLEY_PURPOSE_TRAIN; }
 };
 
+/// Formats into which a strategy compresses saved tensors, for its method `formats`.
+class SavedFormats {
+ public:
+  /// `name` outlives this.
+  void add(const char* name, Attrs attrs = {}) {
+    Format& made = formats_.emplace_back();
+    made.attrs = std::move(attrs);
+    made.table = fresh<galley_saved_format>();
+    made.table.name = name;
+    made.table.attrs = made.attrs.data();
+    made.table.n_attrs = made.attrs.count();
+    pointers_.push_back(&made.table);
+  }
+  const galley_saved_format* const* data() const { return pointers_.data(); }
+  uint32_t count() const { return static_cast<uint32_t>(pointers_.size()); }
+
+ private:
+  struct Format {
+    Attrs attrs;
+    galley_saved_format table;
+  };
+  std::deque<Format> formats_;
+  std::vector<const galley_saved_format*> pointers_;
+};
+
 namespace detail {
 
 #define GALLEY_SDK_PART(Trait, part, G) \
@@ -200,6 +226,11 @@ struct HoldsBudget : std::false_type {};
 template <class T>
 struct HoldsBudget<T, std::void_t<decltype(int64_t{std::declval<const T&>().budget()})>> : std::true_type {};
 template <class T, class = void>
+struct Compresses : std::false_type {};
+template <class T>
+struct Compresses<T, std::enable_if_t<std::is_same_v<decltype(std::declval<const T&>().formats()), const SavedFormats&>>> : std::true_type {
+};
+template <class T, class = void>
 struct Listens : std::false_type {};
 template <class T>
 struct Listens<
@@ -213,7 +244,7 @@ struct EndsRun<T, std::void_t<decltype(bool{T::ends_run})>> : std::bool_constant
 /// Whether T has a member of a name, whatever its type: found by the ambiguity with a base that has all of them. A class that is final
 /// cannot be asked.
 struct AllNames {
-  int rewrite, model, window, load, save, merge, claim, build, evaluate, decide, budget, listen;
+  int rewrite, model, window, load, save, merge, claim, build, evaluate, decide, budget, formats, listen;
 };
 struct Nothing {};
 template <class T>
@@ -234,6 +265,7 @@ GALLEY_SDK_MEMBER(HasBuild, build);
 GALLEY_SDK_MEMBER(HasEvaluate, evaluate);
 GALLEY_SDK_MEMBER(HasDecide, decide);
 GALLEY_SDK_MEMBER(HasBudget, budget);
+GALLEY_SDK_MEMBER(HasFormats, formats);
 GALLEY_SDK_MEMBER(HasListen, listen);
 #undef GALLEY_SDK_MEMBER
 
@@ -252,6 +284,7 @@ struct Misfits {
   static constexpr bool evaluate = HasEvaluate<T>::value && !(Evaluates<T>::value && UpdatesEach<T>::value);
   static constexpr bool decide = HasDecide<T>::value && !Saves<T>::value;
   static constexpr bool budget = HasBudget<T>::value && !(HoldsBudget<T>::value && Saves<T>::value);
+  static constexpr bool formats = HasFormats<T>::value && !(Compresses<T>::value && Saves<T>::value);
   static constexpr bool listen = HasListen<T>::value && !Listens<T>::value;
 };
 
@@ -275,6 +308,7 @@ struct StrategyOf {
                 "Trained)`");
   static_assert(!Misfits<T>::decide, "the strategy's decide is not `void decide(const galley_saved_set&, uint32_t* choices) const`");
   static_assert(!Misfits<T>::budget, "the strategy's budget is not `int64_t budget() const` beside a `decide`");
+  static_assert(!Misfits<T>::formats, "the strategy's formats is not `const SavedFormats& formats() const` beside a `decide`");
   static_assert(!Misfits<T>::listen, "the strategy's listen is not `std::unique_ptr<Listener> listen(const galley_started_event&) const`");
 
   static galley_status create(void*, const galley_options* options, void** instance, galley_error* error) noexcept {
@@ -345,6 +379,12 @@ struct StrategyOf {
   static galley_status budget(void* instance, int64_t* out, galley_error* error) noexcept {
     return guard(error, [&] { *out = self(instance).budget(); });
   }
+  static galley_status formats(void* instance, const galley_saved_format* const** out, uint32_t* n, galley_error* error) noexcept {
+    return guard(error, [&] {
+      *out = self(instance).formats().data();
+      *n = self(instance).formats().count();
+    });
+  }
   static galley_status started(void* instance, const galley_started_event* event, void** listener, galley_error* error) noexcept {
     return guard(error, [&] {
       std::unique_ptr<Listener> made(self(instance).listen(read(event)));
@@ -384,8 +424,9 @@ struct StrategyOf {
     }
     if constexpr (Saves<T>::value) {
       static const galley_saved table = [] {
-        galley_saved t = {sizeof(galley_saved), 1, decide, 0, nullptr};
+        galley_saved t = {sizeof(galley_saved), 1, decide, 0, nullptr, nullptr};
         if constexpr (HoldsBudget<T>::value) t.budget = budget;
+        if constexpr (Compresses<T>::value) t.formats = formats;
         return t;
       }();
       if (galley_same_text(id, GALLEY_SAVED)) return &table;
@@ -409,7 +450,7 @@ struct StrategyOf {
 ///     void build(UpdateGraph&, Trained);         for each parameter, with GALLEY_PURPOSE_TRAIN; and where evaluation reads something else,
 ///     void evaluate(UpdateGraph&, galley_tensor); for each parameter, with GALLEY_PURPOSE_EVAL
 ///     void build(UpdateGraph&, const UpdateCall&); for each stage and purpose, with all parameters
-///   void decide(const galley_saved_set&, uint32_t* choices);  int64_t budget();
+///   void decide(const galley_saved_set&, uint32_t* choices);  int64_t budget();  const SavedFormats& formats();
 ///   std::unique_ptr<Listener> listen(const galley_started_event&);  static constexpr bool ends_run = true;  where its failure ends the run
 /// Exceptions become a status and a text. At namespace scope: static const bool registered = add(strategy<AdamW>("adamw"));
 template <class T>
