@@ -68,7 +68,8 @@ struct Part {
 };
 
 template <bool transposed>
-__global__ void __launch_bounds__(kThreads) multiply_codes(const int8_t* x, const int8_t* w, Shape shape, int* to, int64_t tiles_across) {
+__global__ void __launch_bounds__(kThreads, 5)
+    multiply_codes(const int8_t* x, const int8_t* w, Shape shape, int* to, int64_t tiles_across) {
   GALLEY_SHARED(int, tiles, 4 * kWords * kRow);  // of x and of W, twice
   const int thread = static_cast<int>(threadIdx.x), row = thread / (kTile / kColumns) * kRows,
             column = thread % (kTile / kColumns) * kColumns;
@@ -104,13 +105,15 @@ __global__ void __launch_bounds__(kThreads) multiply_codes(const int8_t* x, cons
         }
     }
   }
+  const int n = pack_at(first_column + column, shape.N);
+  int* at = to + (first_row + row) * shape.N + first_column + column;
 #pragma unroll
-  for (int i = 0; i < kRows; ++i)
+  for (int i = 0; i < kRows; ++i, at += shape.N) {
+    if (first_row + row + i >= shape.R) return;
 #pragma unroll
-    for (int j = 0; j < kColumns; ++j) {
-      const int64_t r = first_row + row + i, n = first_column + column + j;
-      if (r < shape.R && n < shape.N) to[r * shape.N + n] = sums[i][j];
-    }
+    for (int j = 0; j < kColumns; ++j)
+      if (j < n) at[j] = sums[i][j];
+  }
 }
 
 /// Sums of some rows of codes.
