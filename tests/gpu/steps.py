@@ -99,11 +99,15 @@ def stop(process):
             continue
 
 
+def tests_of(build):
+    """The programs of tests that a build has to have here."""
+    return [build / 'tests' / 'bin' / x for x in ('models', 'session')]
+
+
 def identity(build):
     """Of the libraries of a build, wherever it lies."""
     digest = hashlib.sha256()
-    tests = [x for x in (build / 'tests' / 'bin' / 'models', build / 'tests' / 'bin' / 'session') if x.exists()]
-    for file in [build / 'galley', *sorted((build / 'plugins').glob('*/*.so')), *tests]:
+    for file in [build / 'galley', *sorted((build / 'plugins').glob('*/*.so')), *(x for x in tests_of(build) if x.exists())]:
         digest.update(file.name.encode() + file.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -121,7 +121,8 @@ def built():
     build = pathlib.Path('built')
     for place in ('tests/bin', 'plugins/cuda', 'plugins/models'):
         (build / place).mkdir(parents=True)
-    shutil.copy(binary / 'tests' / 'bin' / 'models', build / 'tests' / 'bin')
+    for program in ('models', 'session'):
+        shutil.copy(binary / 'tests' / 'bin' / program, build / 'tests' / 'bin')
     return build, build / 'plugins' / 'models' / 'models-cuda.so'
 
 
@@ -177,7 +178,7 @@ def packed():
     said = lent('pack', '--build', build, '--out', 'one.tar.xz')
     names = tarfile.open('one.tar.xz').getnames() if said.returncode == 0 else []
     check({'galley/COMMIT', 'galley/build/cuda/galley', 'galley/build/cuda/plugins/models/models-cuda.so', 'galley/build/cuda/tests/bin/models', 'galley/tests/gpu/test',
-           'galley/tests/python/cuda_runs.py', 'galley/scripts/finetune.lua', 'galley/models/targets/h100.toml'} <= set(names),
+           'galley/build/cuda/tests/bin/session', 'galley/tests/python/cuda_runs.py', 'galley/scripts/finetune.lua', 'galley/models/targets/h100.toml'} <= set(names),
           f'pack: {said.stdout}{said.stderr} {names}')
     check(not any('emulated.so' in x for x in names), f'pack: {names}')
 
