@@ -251,7 +251,8 @@ Status collect_formats(Compilation& c, size_t use) {
                            [&](galley_error* error) { return s.saved()->formats(s.instance(), &formats, &n, error); }));
   const std::string who = label(c.strategies, static_cast<int>(use));
   for (uint32_t i = 0; i < n; ++i) {
-    if (const std::string wrong = struct_problem(formats[i]); !wrong.empty()) return plugin_error(who + ": a format that " + wrong);
+    if (const std::string wrong = formats ? struct_problem(formats[i]) : "is null"; !wrong.empty())
+      return plugin_error(who + ": a format that " + wrong);
     SavedFormat format;
     format.name = formats[i]->name ? formats[i]->name : "";
     format.use = static_cast<int>(use);

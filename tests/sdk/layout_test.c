@@ -658,7 +658,7 @@ FIELD(galley_saved_set, formats, 56, 8, const galley_saved_format* const*);
 FIELD(galley_saved_set, n_formats, 64, 4, uint32_t);
 FIELD(galley_saved_set, reserved, 68, 4, uint32_t);
 FIELD(galley_saved_set, seconds, 72, 8, galley_saved_set_seconds_fn*);
-CONSTANT(GALLEY_SAVED_SET_MIN_SIZE, 56u);
+CONSTANT(GALLEY_SAVED_SET_MIN_SIZE, 80u);
 
 typedef galley_status galley_saved_decide_fn(void* instance, const galley_saved_set*, uint32_t* choices, galley_error*);
 typedef galley_status galley_saved_budget_fn(void* instance, int64_t* out, galley_error*);

@@ -101,7 +101,7 @@ typedef struct galley_saved_set {
    * bandwidth, or of the copies in either direction where these take longer. [plan-time] */
   galley_status (*seconds)(void* context, const uint32_t* choices, double* out, galley_error*);
 } galley_saved_set;
-#define GALLEY_SAVED_SET_MIN_SIZE 56u
+#define GALLEY_SAVED_SET_MIN_SIZE 80u
 
 /* Whether all of a set is understood: galley_understood. */
 static inline int galley_saved_set_understood(const galley_saved_set* set) {
