@@ -18,6 +18,7 @@ import pathlib
 import statistics
 import subprocess
 import sys
+from typing import NamedTuple
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 sys.dont_write_bytecode = True
@@ -32,17 +33,27 @@ llama_8b = dict(model_type='llama', vocab_size=128256, hidden_size=4096, interme
                 num_key_value_heads=8, max_position_embeddings=8192, rope_theta=500000.0, tie_word_embeddings=False)
 qwen = dict(model_type='qwen2', vocab_size=151936, hidden_size=896, intermediate_size=4864, num_hidden_layers=24, num_attention_heads=14,
             num_key_value_heads=2, max_position_embeddings=32768, rope_theta=1e6, tie_word_embeddings=True)
-# name: (config, batch, length, steps, rank of LoRA, further strategies, the peer's words for these)
+class Case(NamedTuple):
+    config: dict
+    batch: int
+    length: int
+    steps: int
+    rank: int = 0  # of LoRA; 0: all parameters are trained
+    uses: str = ''  # further strategies, as the recipe has them
+    optimizer: str = 'adamw'
+    of_bitsandbytes: tuple = ()  # the peer's words for both
+
+
 all_cases = {
-    'gpt2-124m': (gpt2(12, 12, 768), 32, 1024, 24, 0, '', []),
-    'gpt2-1558m': (gpt2(48, 25, 1600), 8, 1024, 12, 0, '', []),
-    'llama-8b-lora': (llama_8b, 1, 4096, 12, 16, '', []),
-    'llama-8b-qlora': (llama_8b, 1, 4096, 12, 16, 'use "quantize-nf4" { double = true },', ['weights=nf4']),
-    'llama-8b-int8': (llama_8b, 1, 4096, 12, 16, 'use "quantize-llm-int8" {},', ['weights=int8']),
-    'qwen2.5-0.5b': (qwen, 8, 2048, 16, 0, '', []),
-    'qwen2.5-0.5b-8bit': (qwen, 8, 2048, 16, 0, 'adamw8bit', ['adamw8bit']),
+    'gpt2-124m': Case(gpt2(12, 12, 768), 32, 1024, 24),
+    'gpt2-1558m': Case(gpt2(48, 25, 1600), 8, 1024, 12),
+    'llama-8b-lora': Case(llama_8b, 1, 4096, 12, rank=16),
+    'llama-8b-qlora': Case(llama_8b, 1, 4096, 12, rank=16, uses='use "quantize-nf4" { double = true },', of_bitsandbytes=('weights=nf4',)),
+    'llama-8b-int8': Case(llama_8b, 1, 4096, 12, rank=16, uses='use "quantize-llm-int8" {},', of_bitsandbytes=('weights=int8',)),
+    'qwen2.5-0.5b': Case(qwen, 8, 2048, 16),
+    'qwen2.5-0.5b-8bit': Case(qwen, 8, 2048, 16, optimizer='adamw8bit', of_bitsandbytes=('adamw8bit',)),
     # For any device, to try this script: it is run only where it is named.
-    'tiny': (dict(gpt2(1, 2, 32), vocab_size=97, n_positions=32), 2, 16, 4, 0, '', []),
+    'tiny': Case(dict(gpt2(1, 2, 32), vocab_size=97, n_positions=32), 2, 16, 4),
 }
 cases = {name: case for name, case in all_cases.items() if name != 'tiny'}
 # Seconds of a step: a compiled model of 8B compiles for minutes before its first step.
@@ -58,38 +69,36 @@ OURS = {'galley': '', 'varying': 'deterministic = false, ', 'tuned': 'tune = tru
 
 
 def recipe(name, who):
-    config, batch, length, steps, rank, more, _ = all_cases[name]
-    optimizer, more = ('adamw8bit', '') if more == 'adamw8bit' else ('adamw', more)
-    keys = {k: v for k, v in config.items() if k != 'model_type'}
-    family = 'gpt2' if config['model_type'] == 'gpt2' else config['model_type']
-    lora = f'use "lora" {{ rank = {rank}, alpha = {2 * rank}, targets = "all-linear" }},' if rank else ''
+    case = all_cases[name]
+    keys = {k: v for k, v in case.config.items() if k != 'model_type'}
+    lora = f'use "lora" {{ rank = {case.rank}, alpha = {2 * case.rank}, targets = "all-linear" }},' if case.rank else ''
     return f'''return recipe {{
-  model = model {{ family = "{family}", config = {lua(keys)} }}, data = data.random {{}},
-  {OURS[who]}batch = {batch}, length = {length}, steps = {steps}, seed = 1, save = {{ every = 0, final = false }},
-  use "amp" {{ compute = "bf16" }}, {lora} {more} use "clip" {{ norm = 1.0 }}, use "{optimizer}" {{ lr = 1e-4, weight_decay = 0.1 }},
+  model = model {{ family = "{case.config["model_type"]}", config = {lua(keys)} }}, data = data.random {{}},
+  {OURS[who]}batch = {case.batch}, length = {case.length}, steps = {case.steps}, seed = 1, save = {{ every = 0, final = false }},
+  use "amp" {{ compute = "bf16" }}, {lora} {case.uses} use "clip" {{ norm = 1.0 }}, use "{case.optimizer}" {{ lr = 1e-4, weight_decay = 0.1 }},
 }}
 '''
 
 
 def command_of(name, who, build, device, plugins):
     """What is run, and the files that it needs."""
-    config, batch, length, steps, rank, _, of_peer = all_cases[name]
+    case = all_cases[name]
     if who in OURS:
         return [build / 'galley', 'train', 'recipe.lua', '--device', device, *plugins, '--out', 'run'], {'recipe.lua': recipe(name, who)}
-    return ([sys.executable, source / 'tests/gpu/peer.py', 'config.json', batch, length, steps, *(['compile'] if who == 'compiled' else []),
-             *([f'lora={rank}'] if rank else []), *of_peer], {'config.json': json.dumps(config)})
+    return ([sys.executable, source / 'tests/gpu/peer.py', 'config.json', case.batch, case.length, case.steps, *(['compile'] if who == 'compiled' else []),
+             *([f'lora={case.rank}'] if case.rank else []), *case.of_bitsandbytes], {'config.json': json.dumps(case.config)})
 
 
 def measured(name, who, result, log):
     """Tokens a second and bytes, of what a step left."""
     if who not in OURS:
         return json.loads(log.read_text().strip().splitlines()[-1])
-    batch, length = all_cases[name][1:3]
+    case = all_cases[name]
     run = pathlib.Path(result['scratch']) / 'run'
     metrics = [json.loads(x) for x in (run / 'metrics.jsonl').read_text().splitlines()]
     seconds = [x['seconds'] for x in metrics]
     memory = json.loads((run / 'memory.json').read_text())['classes']['device']
-    return {'tokens': batch * length / statistics.median(seconds[len(seconds) // 3:]), 'bytes': memory['allocated'], 'planned': memory['planned'],
+    return {'tokens': case.batch * case.length / statistics.median(seconds[len(seconds) // 3:]), 'bytes': memory['allocated'], 'planned': memory['planned'],
             'taken': json.loads((run / 'usage.json').read_text())['device']['taken'], 'loss': metrics[0]['loss']}
 
 
@@ -140,7 +149,8 @@ def main():
     of_bitsandbytes = ['eager'] if peers and imports('bitsandbytes') else []
     print(f'beside {" and ".join(peers)}' if peers else f'no peers: they take a GPU, and torch and transformers in {sys.executable}')
     of_cases = {**cases, **{x: all_cases[x] for x in all_cases if any(w.split('/')[0] == x for w in words.steps)}}
-    names = [f'{name}/{who}/{k}' for k in range(1, words.rounds + 1) for name in of_cases for who in [*OURS, *(of_bitsandbytes if of_cases[name][6] else peers)]]
+    who_runs = {name: [*OURS, *(of_bitsandbytes if case.of_bitsandbytes else peers)] for name, case in of_cases.items()}
+    names = [f'{name}/{who}/{k}' for k in range(1, words.rounds + 1) for name in of_cases for who in who_runs[name]]
     chosen = choose(names, words.steps)
     out = (words.out or build / 'gpu').resolve()
     steps = Steps('bench', out, build, words.seconds)
