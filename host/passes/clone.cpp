@@ -209,10 +209,7 @@ class Recomputer::Pass {
           if (o.present()) touch(o.tensor);
       if (i.workspace != no_tensor) touch(i.workspace);
       out_.code.entries.push_back({Action::Kernel, 0, 0, begin, static_cast<uint32_t>(out_.code.touched.size())});
-      out_.from.push_back(Recomputed::added);
-      out_.packs.push_back(&i);
-      out_.again.push_back(false);
-      out_.rounded.push_back(false);
+      out_.origins.push_back({&i});
     }
   }
 
@@ -221,10 +218,7 @@ class Recomputer::Pass {
       const auto begin = static_cast<uint32_t>(out_.code.touched.size());
       if (action == Action::Copy) out_.code.touched.insert(out_.code.touched.end(), {from, to});
       out_.code.entries.push_back({action, on, event, begin, static_cast<uint32_t>(out_.code.touched.size())});
-      out_.from.push_back(Recomputed::added);
-      out_.packs.push_back(nullptr);
-      out_.again.push_back(false);
-      out_.rounded.push_back(false);
+      out_.origins.emplace_back();
     });
   }
 
@@ -259,10 +253,7 @@ class Recomputer::Pass {
       }
       entry.end = static_cast<uint32_t>(out_.code.touched.size());
       out_.code.entries.push_back(entry);
-      out_.from.push_back(k);
-      out_.packs.push_back(nullptr);
-      out_.again.push_back(again);
-      out_.rounded.push_back(rounded);
+      out_.origins.push_back({&r_.c_.program.segment(SegmentKind::Micro).code[k], again, rounded});
     }
     if (most) events_ += most - least + 1;
   }
@@ -290,24 +281,25 @@ Status clone(Compilation& c) {
 
   std::vector<Instruction>& micro = c.program.segment(SegmentKind::Micro).code;
   std::vector<Instruction> code;
-  code.reserve(made.from.size());
-  for (size_t s = 0; s < made.from.size(); ++s) {
+  code.reserve(made.origins.size());
+  for (size_t s = 0; s < made.origins.size(); ++s) {
+    const Recomputed::Origin& origin = made.origins[s];
     const Outline::Entry& entry = made.code.entries[s];
     const TensorId* next = made.code.of(entry).data();
-    if (made.from[s] == Recomputed::added && !made.packs[s]) {
+    if (!origin.code) {
       code.push_back(entry.action == Action::Copy
                          ? copy_between(tensors, all_of(tensors, next[0]), all_of(tensors, next[1]), entry.queue, entry.event)
                          : sync(entry.action, entry.queue, entry.event));
       continue;
     }
-    Instruction i = made.packs[s] ? *made.packs[s] : micro[made.from[s]];
+    Instruction i = *origin.code;
     for (auto* operands : {&i.inputs, &i.outputs})
       for (Operand& o : *operands)
         if (o.present()) o.tensor = *next++;
     if (i.workspace != no_tensor) i.workspace = *next++;
     i.event = entry.event;
-    i.recomputed = made.again[s];
-    i.rounded = made.rounded[s];
+    i.recomputed = origin.again;
+    i.rounded = origin.rounded;
     if (i.recomputed) c.program.recomputed_flops += i.flops;
     code.push_back(std::move(i));
   }

@@ -11,19 +11,20 @@ namespace galley {
 
 /// Micro with clones and copies, as references into the instructions of micro without them.
 struct Recomputed {
-  static constexpr uint32_t added = UINT32_MAX;
   struct Tensor {
     TensorId like;
     uint32_t memory;
     const ProgramTensor* own = nullptr;  ///< if not null, what it is like in the place of `like`
   };
+  struct Origin {
+    /// The instruction that the entry is, or that it clones: of micro without clones, or of a compression, over its tensors. Null: the
+    /// entry copies, or orders queues.
+    const Instruction* code = nullptr;
+    bool again = false;    ///< a clone
+    bool rounded = false;  ///< a clone that depends on a compressed tensor
+  };
   Outline::Code code;
-  std::vector<uint32_t>
-      from;  ///< for each entry: the instruction that it is, or that it clones; `added`: it packs, copies, or orders queues
-  std::vector<const Instruction*>
-      packs;                    ///< for each entry: what packs or unpacks, over tensors of its compression; null: it is no such entry
-  std::vector<bool> again;      ///< whether an entry is a clone
-  std::vector<bool> rounded;    ///< whether it is one that depends on a compressed tensor
+  std::vector<Origin> origins;  ///< of each entry
   std::vector<Tensor> tensors;  ///< element k is tensor N + k, if there are N tensors without clones
   std::vector<TensorId> saved;  ///< tensors that backward reads: left by forward, brought back, or made again
 };

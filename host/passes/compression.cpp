@@ -5,7 +5,6 @@
 #include "galley/format.h"
 #include "host/passes/copy.hpp"
 #include "host/passes/place/components.hpp"
-#include "host/passes/place/homes.hpp"
 #include "host/passes/place/segment_code.hpp"
 #include "host/plan/dtype.hpp"
 #include "host/plan/timing.hpp"
@@ -29,13 +28,10 @@ Result<bool> Compressor::emit(const GraphTensor& t, const SavedFormat& format, b
     program.tensors.erase(program.tensors.begin() + static_cast<std::ptrdiff_t>(first_tensor), program.tensors.end());
   };
   SegmentCode code(c_, SegmentKind::Micro);
-  const std::string whose = label(c_.strategies, format.use);
-  const Operand numbers =
-      code.all_of(add_tensor(program, {t.name, t.dtype, t.shape, 0, 0, Owner::Activations, Life::Segment, label(c_.strategies, t.use)}));
+  const Operand numbers = code.temporary(t.name, t.dtype, t.shape, t.use, Owner::Activations);
   std::vector<Operand> parts;
   for (const Component& part : *components)
-    parts.push_back(
-        code.all_of(add_tensor(program, {t.name + part.suffix, part.dtype, part.shape, 0, 0, Owner::Saved, Life::Segment, whose})));
+    parts.push_back(code.temporary(t.name + part.suffix, part.dtype, part.shape, format.use, Owner::Saved));
   const uint32_t dtype = in_f32 ? GALLEY_F32 : t.dtype;
   const auto cast = [&](const Operand& from, const Operand& to) {
     AttrList attrs;
@@ -61,7 +57,7 @@ Result<bool> Compressor::emit(const GraphTensor& t, const SavedFormat& format, b
     const KernelChoice& choice = *TRY(c_.kernels.choose(micro[i], program.tensors));
     if (!choice.kernel || choice.constants > 0) return take_out(), false;
     give(program, micro[i], choice);
-    micro[i].strategy = whose;
+    micro[i].strategy = label(c_.strategies, format.use);
     kernels.push_back({micro[i].op->name, choice.kernel->name, choice.plugin->manifest.id});
     seconds += instruction_seconds(program, micro[i], c_.target);
   }

@@ -47,7 +47,6 @@ class Peaks {
         sources_[s].instructions.push_back(&i);
         sources_[s].recomputed.push_back(false);
       }
-    micro_ = sources_[kMicro].instructions;
   }
 
   Result<int64_t> of(std::span<const uint32_t> choices, uint32_t memory) {
@@ -63,11 +62,12 @@ class Peaks {
     outline.segments[kMicro] = std::move(made.code);
     Originals& micro = sources_[kMicro];
     micro.instructions.clear();
-    for (size_t entry = 0; entry < made.from.size(); ++entry)
-      micro.instructions.push_back(made.packs[entry]                       ? made.packs[entry]
-                                   : made.from[entry] == Recomputed::added ? added(outline.segments[kMicro].entries[entry].action)
-                                                                           : micro_[made.from[entry]]);
-    micro.recomputed = std::move(made.again);
+    micro.recomputed.clear();
+    for (size_t entry = 0; entry < made.origins.size(); ++entry) {
+      const Recomputed::Origin& origin = made.origins[entry];
+      micro.instructions.push_back(origin.code ? origin.code : added(outline.segments[kMicro].entries[entry].action));
+      micro.recomputed.push_back(origin.again);
+    }
     return TRY(fuser_.find(outline, sources_)).peaks[memory];
   }
 
@@ -75,11 +75,10 @@ class Peaks {
   Result<double> seconds(std::span<const uint32_t> choices) {
     const Recomputed made = TRY(micro_with(choices));
     std::vector<double> clocks(std::max<size_t>(c_.target.queues.size(), 1), 0.0);
-    for (size_t k = 0; k < made.from.size(); ++k) {
+    for (size_t k = 0; k < made.origins.size(); ++k) {
       const Outline::Entry& entry = made.code.entries[k];
       double& clock = clocks[entry.queue];
-      if (made.packs[k]) clock += instruction_seconds(c_.program, *made.packs[k], c_.target);
-      else if (made.from[k] != Recomputed::added) clock += instruction_seconds(c_.program, *micro_[made.from[k]], c_.target);
+      if (const Instruction* code = made.origins[k].code) clock += instruction_seconds(c_.program, *code, c_.target);
       else if (entry.action == Action::Copy) clock += copy_seconds(made, made.code.of(entry));
     }
     return std::ranges::max(clocks);
@@ -129,7 +128,6 @@ class Peaks {
   Fuser fuser_;
   Outline base_;
   Sources sources_;
-  std::vector<const Instruction*> micro_;  ///< without clones
 };
 
 struct SavedQuestion {

@@ -1,7 +1,6 @@
 // Plans of different graphs on several threads at once are those that one thread makes. `make test-all` runs this under ThreadSanitizer.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -10,18 +9,14 @@
 #include "host/plan/dump.hpp"
 #include "host/session/study.hpp"
 #include "tests/base/folder.hpp"
+#include "tests/session/built.hpp"
 
 namespace galley {
 namespace {
 
 class Plans : public testing::Test {
  protected:
-  Plans() {
-    const char* build = std::getenv("GALLEY_BINARY");
-    const std::filesystem::path base = std::filesystem::absolute(build ? build : ".");
-    options_.installation = {base / "plugins", {base / "models" / "families", base / "models" / "lib"}, base / "models" / "targets"};
-    options_.runs = false;
-  }
+  Plans() { options_.runs = false; }
   std::filesystem::path recipe(const std::string& name, const std::string& family, const std::string& config, const std::string& uses) {
     const std::filesystem::path path = folder_.path() / name;
     std::ofstream(path) << "return recipe {\n  model = model { family = \"" << family << "\", config = { " << config
@@ -39,7 +34,7 @@ class Plans : public testing::Test {
   }
 
   Folder folder_;
-  StudyOptions options_;
+  StudyOptions options_ = options_of_build();
 };
 
 TEST_F(Plans, OnTwoThreadsAtOnce) {

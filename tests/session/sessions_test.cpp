@@ -12,6 +12,7 @@
 #include "host/session/session.hpp"
 #include "host/session/study.hpp"
 #include "tests/base/folder.hpp"
+#include "tests/session/built.hpp"
 
 namespace galley {
 namespace {
@@ -41,11 +42,8 @@ class Sessions : public testing::TestWithParam<std::string> {
     return status.ok() ? text.str() : "error: " + status.error().cause;
   }
   Status train(const std::filesystem::path& recipe, const std::filesystem::path& place, std::ostream& text) const {
-    const char* build = std::getenv("GALLEY_BINARY");
-    const std::filesystem::path base = std::filesystem::absolute(build ? build : ".");
-    StudyOptions options;
-    options.installation = {base / "plugins", {base / "models" / "families", base / "models" / "lib"}, base / "models" / "targets"};
-    options.plugin_path = {base / "tests" / "plugins" / "cuda-emulated"};
+    StudyOptions options = options_of_build();
+    options.plugin_path = {build_folder() / "tests" / "plugins" / "cuda-emulated"};
     options.device = GetParam();
     const std::unique_ptr<Study> made = TRY(study(recipe, options));
     const std::unique_ptr<Session> session = TRY(Session::open(*made, TRY(open_source(*made))));

@@ -3,9 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "tests/exec/small.hpp"
+#include "tests/session/built.hpp"
 
 namespace galley {
 namespace {
@@ -25,8 +24,7 @@ class Foreign : public testing::Test {
     study_.program = std::move(b.program);
     study_.program.kernels = {{"add", "add.a", "hand"}};
     study_.target = small::target();
-    const char* build = std::getenv("GALLEY_BINARY");
-    folder_ = std::filesystem::absolute(build ? build : ".") / "tests" / "plugins";
+    folder_ = build_folder() / "tests" / "plugins";
     const std::filesystem::path folders[] = {folder_};
     study_.plugins = Plugins::scan(folders);
   }

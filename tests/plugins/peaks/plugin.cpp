@@ -1,5 +1,5 @@
 // For tests: a strategy that searches. It draws choices, asks for their peak, and says on stderr what the last answer was. With a budget it
-// takes what others accept, and says that. And one that compresses what the ops that it is given make, and says what peak and seconds that has.
+// takes what others accept, and says that. Another one compresses what some ops make, and says what peak and seconds that has.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
