@@ -344,8 +344,7 @@ def memory_that_the_group_does_not_have():
     folder.recipe(RECIPE.replace('model { path = "model" }', 'model { family = "gpt2", config = { vocab_size = 50000, n_positions = 16, n_embd = 256, n_layer = 1, n_head = 2 } }'))
     group = memory_group(128 << 20)
     if not group:
-        skip("memory_that_the_group_does_not_have", "no right to make a group with a limit")
-        return
+        return skip("memory_that_the_group_does_not_have", "no right to make a group with a limit")
 
     def enter():
         with open(os.path.join(group, "cgroup.procs"), "w") as file:

@@ -43,7 +43,7 @@ def check_sources(build_folder, name):
 def configure_and_build(folder, name):
     """Builds a project with find_package(galley-sdk), and answers where its plugins lie."""
     install()
-    command('cmake', '-S', folder, '-B', folder / 'build', f'-DCMAKE_PREFIX_PATH={outside / "prefix"}', '-DCMAKE_BUILD_TYPE=Debug', '-DCMAKE_EXPORT_COMPILE_COMMANDS=ON')
+    command('cmake', '-S', folder, '-B', folder / 'build', f'-DCMAKE_PREFIX_PATH={outside / "prefix"}', '-DCMAKE_BUILD_TYPE=Debug', '-DCMAKE_CXX_FLAGS_DEBUG=-O0', '-DCMAKE_EXPORT_COMPILE_COMMANDS=ON')
     command('cmake', '--build', folder / 'build', '--parallel', '2')
     check_sources(folder / 'build', name)
     return folder / 'build' / 'plugins'
