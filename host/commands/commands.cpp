@@ -21,7 +21,8 @@
 #include "host/commands/sample.hpp"
 #include "host/commands/tokenize.hpp"
 #include "host/commands/train_tokenizer.hpp"
-#include "host/plan/shadow.hpp"
+#include "host/proofs/dump.hpp"
+#include "host/proofs/shadow.hpp"
 #include "host/session/study.hpp"
 #include "host/tools/report/data_report.hpp"
 #include "host/tools/report/listing.hpp"
@@ -93,6 +94,9 @@ Status command_tokenize(const CommandLine& a) {
   return tokenize(a.positional[0], a.has("--decode") ? Direction::Decode : Direction::Encode,
                   a.has("--special") ? Template::Yes : Template::No, threads);
 }
+
+/// The planner, which comes after the passes.
+constexpr PassInfo plan_pass = {"plan", "every tensor at an offset"};
 
 Status check_dump(const std::string& wanted) {
   if (wanted.empty() || wanted == "all" || wanted == plan_pass.name) return ok();
@@ -169,10 +173,14 @@ Status command_plan(const CommandLine& a) {
   if (a.has("--against")) locked = TRY(read_lock(a.get("--against")));
   std::optional<NewFile> lock;
   if (a.has("--lock")) lock.emplace(TRY(NewFile::named(a.get("--lock"))));
-  if (!dump.empty()) options.watch = [&](const PassInfo& pass, const auto& text) { print_dump(dump, pass, text); };
+  if (!dump.empty())
+    options.watch = [&](const PassInfo& pass, const Compilation& c) { print_dump(dump, pass, [&] { return dump_pass(c, pass); }); };
   const auto s = TRY(study(a.positional[0], options));
   const auto ended = [&](Status status) { return s->unfit ? Status(*s->unfit) : std::move(status); };
-  if (!dump.empty()) return ended(ok());
+  if (!dump.empty()) {
+    print_dump(dump, plan_pass, [&] { return dump_plan(s->program, s->plan); });
+    return ended(ok());
+  }
   if (a.has("--check")) {
     TRY_STATUS(check_plan(s->program, s->plan, s->target));
     // Not with --json: then stdout is the document.

@@ -9,9 +9,11 @@
 #include "host/base/new_file.hpp"
 #include "host/base/units.hpp"
 #include "host/commands/stop_signals.hpp"
+#include "host/proofs/checks.hpp"
 #include "host/session/origins.hpp"
 #include "host/session/run.hpp"
 #include "host/session/train.hpp"
+#include "host/sources/kinds.hpp"
 #include "host/tools/inference/export_folder.hpp"
 #include "host/tools/inference/folder_study.hpp"
 #include "host/tools/report/data_report.hpp"
@@ -128,6 +130,8 @@ Result<std::set<std::string>> passes_without(const CommandLine& a) {
 
 Result<StudyOptions> study_options(const CommandLine& a) {
   StudyOptions out;
+  out.checks = checks();
+  out.kinds = all_kinds;
   out.warn = [](const std::string& line) { log(LogLevel::Warning, line); };
   if (const auto it = a.flags.find("--set"); it != a.flags.end()) {
     for (const std::string& set : it->second) {

@@ -1,204 +1,16 @@
 #include "host/data/source.hpp"
 
-#include <algorithm>
 #include <cassert>
-#include <cmath>
-#include <mutex>
-#include <vector>
+#include <string>
 
-#include "host/data/batch.hpp"
-#include "host/data/corpus.hpp"
-#include "host/data/layout.hpp"
-#include "host/data/plugin_rows.hpp"
-#include "host/data/random_tokens.hpp"
-#include "host/data/shape.hpp"
 #include "host/tokens/spec.hpp"
 
 namespace galley {
-namespace {
-
-Error no_validation(const DataSpec& spec, const Recipe& recipe) {
-  return data_error(spec, "the recipe validates every " + std::to_string(recipe.validate.every) + " steps, but nothing is held out for it",
-                    spec.kind != "batch" && spec.kind != "random" ? "give two documents or more and a validation above 0"
-                                                                  : "take 'validate' out of the recipe");
-}
-
-/// The weights of a mix's parts, which are checked.
-Result<std::vector<double>> mix_weights(const DataSpec& spec) {
-  const OptionReader options = options_of(spec);
-  TRY_STATUS(options.only({"weights"}));
-  if (spec.parts.empty())
-    return data_error(spec, "there is nothing to mix", "write data.mix { data.text { … }, data.chat { … }, weights = { 1, 2 } }");
-  const OptionSpec each = {.name = "weights",
-                           .description = "one for each data in it",
-                           .type = OptionType::Numbers,
-                           .range = {0, 1e9},
-                           .length = static_cast<int64_t>(spec.parts.size())};
-  const Value list = TRY(options.take(each));
-  std::vector<double> weights(spec.parts.size(), 1);
-  for (size_t i = 0; !list.is_nil() && i < weights.size(); ++i) (*list.as<List>())[i].number(&weights[i]);
-  for (const DataSpec& part : spec.parts) {
-    if (!is_corpus(part.kind)) return data_error(part, "it cannot be mixed: it has no rows of its own, or is a plugin's");
-    if (options_of(part).find("group_by_length"))
-      return data_error(part, "group_by_length: a mix puts rows of several data into a micro-batch");
-  }
-  if (std::all_of(weights.begin(), weights.end(), [](double weight) { return weight == 0; })) return data_error(spec, "all weights are 0");
-  return weights;
-}
-
-Result<DataInfo> describe_rows(const DataSpec& spec, const Recipe& recipe) {
-  DataInfo info;
-  info.layout = TRY(recipe_layout(spec, recipe));
-  if (spec.kind != "mix") {
-    const CorpusInfo corpus = TRY(describe_corpus(spec, recipe));
-    info.vocabulary = corpus.vocabulary;
-    info.validation = corpus.validation;
-    info.one_document = corpus.one_document;
-    info.summary = corpus.summary;
-    return info;
-  }
-  TRY(mix_weights(spec));
-  info.one_document = true;
-  for (const DataSpec& part : spec.parts) {
-    const CorpusInfo corpus = TRY(describe_corpus(part, recipe));
-    info.vocabulary = std::max(info.vocabulary, corpus.vocabulary);
-    info.validation |= corpus.validation;
-    info.one_document &= corpus.one_document;
-    info.summary += (info.summary.empty() ? "" : " + ") + part.kind + " (" + corpus.summary + ")";
-  }
-  return info;
-}
-
-Result<std::unique_ptr<RowStream>> open_rows(const DataInfo& info, const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
-                                             const PrepareOptions& options, LoadedSource* plugin) {
-  if (plugin) return open_plugin_rows(info, recipe, vocabulary, *plugin);
-  if (spec.kind != "mix") return open_corpus(spec, recipe, vocabulary, options);
-  const std::vector<double> weights = TRY(mix_weights(spec));
-  std::vector<std::unique_ptr<RowStream>> streams;
-  for (const DataSpec& part : spec.parts) streams.push_back(TRY(open_corpus(part, recipe, vocabulary, options)));
-  return mix_streams(std::move(streams), weights, recipe.seed);
-}
-
-/// Windows cut from a stream of rows.
-class StreamSource final : public Source {
- public:
-  StreamSource(std::unique_ptr<RowStream> rows, const BatchLayout& layout, const Windows& windows)
-      : rows_(std::move(rows)), layout_(layout), windows_(windows) {}
-
-  Status fill(int64_t window, WindowBuffer& buffer) const override {
-    const Extent extent = TRY(find(window));
-    buffer.window = window;
-    buffer.micro_batches = extent.micro_batches;
-    for (int64_t r = 0; r < buffer.rows(); ++r) {
-      const int64_t row = extent.first * layout_.rows + r;
-      if (row < end_) TRY_STATUS(rows_->write(static_cast<uint64_t>(row), buffer.row(r)));
-      else pad_row(buffer.row(r));
-    }
-    buffer.valid_tokens = buffer.count_valid();
-    buffer.rows_done = std::min(end_, (extent.first + extent.micro_batches) * layout_.rows);
-    return ok();
-  }
-  Result<int64_t> windows_in(double epochs) const override {
-    const int64_t rows = rows_in(epochs), micro_batches = (rows + layout_.rows - 1) / layout_.rows;
-    if (windows_.tokens == 0) return (micro_batches + windows_.micro_batches - 1) / windows_.micro_batches;
-    int64_t windows = 0;
-    for (Extent extent; windows <= kMostSteps && extent.first + extent.micro_batches < micro_batches; ++windows)
-      extent = {windows, extent.first + extent.micro_batches, TRY(count(extent.first + extent.micro_batches, micro_batches))};
-    return windows;
-  }
-  void end_after(double epochs) override {
-    end_ = rows_in(epochs);
-    last_ = {};
-  }
-  int64_t validation_batches() const override { return (static_cast<int64_t>(rows_->validation_rows()) + layout_.rows - 1) / layout_.rows; }
-  Status fill_validation(int64_t batch, WindowBuffer& buffer) const override {
-    buffer.window = batch;
-    buffer.micro_batches = 1;
-    for (int64_t r = 0; r < layout_.rows; ++r) {
-      const auto at = static_cast<uint64_t>(batch * layout_.rows + r);
-      if (at < rows_->validation_rows()) TRY_STATUS(rows_->write_validation(at, buffer.row(r)));
-      else pad_row(buffer.row(r));
-    }
-    buffer.valid_tokens = buffer.count_valid();
-    return ok();
-  }
-  uint64_t fingerprint() const override { return rows_->fingerprint(); }
-  std::vector<DataReport> reports() const override { return rows_->reports(); }
-  std::vector<DataFile> files() const override { return rows_->files(); }
-  uint64_t epoch() const override { return rows_->epoch(); }
-
- private:
-  struct Extent {
-    int64_t window = 0, first = 0, micro_batches = 0;  // the first of its micro-batches, counted over all windows
-  };
-
-  /// Where a window lies. Windows of so many tokens are found one after the other; where the last one ended is remembered.
-  Result<Extent> find(int64_t window) const {
-    const int64_t end = end_ / layout_.rows + (end_ % layout_.rows > 0);
-    if (windows_.tokens == 0) {
-      const int64_t first = window * windows_.micro_batches;
-      return Extent{window, first, std::clamp<int64_t>(end - first, 1, windows_.micro_batches)};
-    }
-    const std::lock_guard lock(mutex_);
-    if (last_.micro_batches == 0 || window < last_.window) last_ = {0, 0, TRY(count(0, end))};
-    while (last_.window < window) {
-      const int64_t first = last_.first + last_.micro_batches;
-      last_ = {last_.window + 1, first, TRY(count(first, end))};
-    }
-    return last_;
-  }
-  /// How many micro-batches from `first` on come closest to the target, up to `end`.
-  Result<int64_t> count(int64_t first, int64_t end) const {
-    int64_t tokens = 0;
-    const int64_t most = std::clamp<int64_t>(end - first, 1, windows_.micro_batches);
-    for (int64_t m = 0; m < most; ++m) {
-      int64_t more = 0;
-      for (int64_t r = 0; r < layout_.rows; ++r)
-        more += static_cast<int64_t>(TRY(rows_->counted(static_cast<uint64_t>((first + m) * layout_.rows + r))));
-      if (m > 0 && tokens + more - windows_.tokens > windows_.tokens - tokens) return m;
-      tokens += more;
-      if (tokens >= windows_.tokens) return m + 1;
-    }
-    return most;
-  }
-  int64_t rows_in(double epochs) const {
-    const double rows = std::ceil(epochs * static_cast<double>(rows_->epoch()));
-    return static_cast<int64_t>(std::clamp(rows, 1.0, static_cast<double>(kMostRows)));
-  }
-
-  /// More than any run has, so that nothing overflows.
-  static constexpr int64_t kMostRows = INT64_MAX / 4;
-  std::unique_ptr<RowStream> rows_;
-  BatchLayout layout_;
-  Windows windows_;
-  int64_t end_ = kMostRows;  // rows of the run
-  mutable std::mutex mutex_;
-  mutable Extent last_;  // guarded by the mutex
-};
-
-Result<DataInfo> describe_kind(const DataSpec& spec, const Recipe& recipe, LoadedSource* plugin) {
-  if (plugin) return describe_plugin_rows(spec, recipe, *plugin);
-  if (spec.kind == "batch") return describe_batch(spec, recipe);
-  if (spec.kind == "random") return describe_random(spec, recipe);
-  return describe_rows(spec, recipe);
-}
-
-}  // namespace
 
 Status Source::load(std::span<std::byte>) { return ok(); }
 Result<int64_t> Source::windows_in(double) const { return run_error("this data has no epochs"); }
 void Source::end_after(double) {}
 Status Source::fill_validation(int64_t, WindowBuffer&) const { return run_error("this data has no validation batches"); }
-
-Result<DataInfo> describe_data(const DataSpec& spec, const Recipe& recipe, LoadedSource* plugin) {
-  if (recipe.epochs > 0 && (spec.kind == "batch" || spec.kind == "random"))
-    return recipe_error(recipe.epochs_place.text() + ": data." + spec.kind +
-                            " has no epochs: " + (spec.kind == "random" ? "it has no end" : "every step takes the whole batch"),
-                        "say how many updates the run makes: steps = 1000");
-  DataInfo info = TRY(describe_kind(spec, recipe, plugin));
-  if (recipe.validate.every > 0 && !info.validation) return no_validation(spec, recipe);
-  return info;
-}
 
 Status check_data(const DataInfo& info, const DataSpec& spec, int64_t vocabulary, const Windows& windows) {
   assert(vocabulary > 0);
@@ -215,21 +27,6 @@ Status check_data(const DataInfo& info, const DataSpec& spec, int64_t vocabulary
                           " micro-batches, or leave 'batch' out of the recipe");
   }
   return ok();
-}
-
-Result<std::unique_ptr<Source>> open_data(const DataInfo& info, const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
-                                          const Windows& windows, const PrepareOptions& options, LoadedSource* plugin) {
-  TRY_STATUS(check_data(info, spec, vocabulary, windows));
-  if (spec.kind == "batch") return open_batch(info, spec, recipe, vocabulary, windows);
-  if (spec.kind == "random") return open_random(spec, recipe, vocabulary, windows);
-  std::unique_ptr<Source> source =
-      std::make_unique<StreamSource>(TRY(open_rows(info, spec, recipe, vocabulary, options, plugin)), info.layout, windows);
-  for (const DataReport& report : source->reports())
-    for (const RowFacts* facts : {&report.train, &report.validation})
-      if (info.one_document && facts->packed.pieces > facts->packed.rows)
-        return data_error(spec, "its files have changed since the run was planned: there are rows of several documents now");
-  if (recipe.validate.every > 0 && source->validation_batches() == 0) return no_validation(spec, recipe);
-  return source;
 }
 
 }  // namespace galley

@@ -1,8 +1,9 @@
-// Sources fill windows with training data, by the recipe's data.KIND (corpus.hpp, batch.hpp, random_tokens.hpp). A window is a function of
-// the data, the seed and the window's number alone, so the whole state of the data in a run is the number of the next window.
+// Sources fill windows with training data, by the recipe's data.KIND (host/sources has the kinds). A window is a function of the data, the
+// seed and the window's number alone, so the whole state of the data in a run is the number of the next window.
 //
-// Before planning, describe_data() looks only at headers, file sizes and the tokenizer, and returns what the data needs. Before a device is
-// opened, open_data() prepares the data, which may take a while the first time. Errors name the recipe's line and have exit code Recipe.
+// Before planning, DataKinds::describe looks only at headers, file sizes and the tokenizer, and returns what the data needs. Before a
+// device is opened, DataKinds::open prepares the data, which may take a while the first time. Errors name the recipe's line and have exit
+// code Recipe.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +13,10 @@
 #include <vector>
 
 #include "host/base/result.hpp"
-#include "host/data/stream.hpp"
 #include "host/data/window.hpp"
 #include "host/plugins/source.hpp"
 #include "host/recipe/recipe.hpp"
+#include "host/tokens/rows.hpp"
 
 namespace galley {
 
@@ -36,6 +37,14 @@ struct DataInfo {
     return kept_rows > 0 ? window_bytes(kept, 1) : 0;
   }
   std::string summary;  ///< "12 documents, 48213 bytes; 5% of them held out": for the report
+};
+
+/// A report of what was found in the data, for people and for the record of a run.
+struct DataReport {
+  std::string kind;  ///< "chat"
+  StoreFacts store;
+  RowFacts train, validation;
+  uint64_t length = 0;  ///< of a row
 };
 
 /// Fills windows of training data and batches of validation data. Immutable once loaded. Every function is [thread-safe].
@@ -70,17 +79,16 @@ class Source {
   virtual void end_after(double epochs);
 };
 
-/// Describes the data without reading it: stats files, reads headers, the tokenizer, and the first 8 KiB of texts (files with a NUL are not
-/// texts). The same files give the same answer.
-/// `plugin`: of a kind that is a plugin's; else null.
-Result<DataInfo> describe_data(const DataSpec& spec, const Recipe& recipe, LoadedSource* plugin = nullptr);
-
 /// Checks what can be checked before anything is read, once the model and the strategies are known: ids fit the vocabulary, and a window
 /// has room for the rows.
 Status check_data(const DataInfo& info, const DataSpec& spec, int64_t vocabulary, const Windows& windows);
 
-/// Opens the data, and prepares with `options` what has not been prepared yet. `info` is what describe_data() has returned.
-Result<std::unique_ptr<Source>> open_data(const DataInfo& info, const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
-                                          const Windows& windows, const PrepareOptions& options, LoadedSource* plugin = nullptr);
+/// The kinds of data (sources/kinds.hpp): the loop knows a Source and no kind.
+struct DataKinds {
+  std::vector<std::string> (*names)() = nullptr;  ///< Galley's own: all others are plugins'
+  Result<DataInfo> (*describe)(const DataSpec& spec, const Recipe& recipe, LoadedSource* plugin) = nullptr;
+  Result<std::unique_ptr<Source>> (*open)(const DataInfo& info, const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
+                                          const Windows& windows, const PrepareOptions& options, LoadedSource* plugin) = nullptr;
+};
 
 }  // namespace galley

@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "host/plan/plan.hpp"
 #include "host/plugins/loader.hpp"
 
 namespace galley {
@@ -20,10 +21,30 @@ enum class Purpose : uint8_t {
   Export,     ///< load, export: of the tensors that export reads
 };
 
+/// What a pass leaves: how it can be verified and printed.
+enum class Leaves : uint8_t {
+  Graph,
+  Orders,    ///< the graph's nodes in the order of execution
+  Operands,  ///< a program whose nodes have the operands that they are to have
+  Program,
+  Choices,  ///< a program, and what backward keeps
+};
+
 struct PassInfo {
   const char* name;
   const char* does;
+  Leaves leaves = Leaves::Program;
   bool only_faster = false;  ///< a program without this pass computes the same bytes, slower or in more memory
+};
+
+struct Compilation;
+
+/// The checks of a program while it is made, all of which must be given (proofs/checks.hpp). The compiler and study() know no more of them.
+struct Checks {
+  /// Checks what a pass has left. The error says who is to blame.
+  std::function<Status(Compilation&, const PassInfo&)> pass;
+  /// Proves a plan by executing the program without data.
+  std::function<Status(const Program&, const Plan&, const Target&)> plan;
 };
 
 struct CompileOptions {
@@ -49,10 +70,10 @@ struct CompileOptions {
   std::function<int64_t(int64_t micro_batches)> window_bytes;  ///< returns the bytes of the loader's buffers
   /// Returns whether a plugin came with the program. If not given, all plugins count as foreign.
   std::function<bool(const Plugin&)> built_in;
-  std::set<std::string> kernels;  ///< plugins whose kernels the recipe asks for, by id
-  std::set<std::string> without;  ///< passes that are left out; each is `only_faster`
-  /// Is called after every pass; `text` prints its result.
-  std::function<void(const PassInfo& pass, const std::function<std::string()>& text)> watch;
+  std::set<std::string> kernels;                                   ///< plugins whose kernels the recipe asks for, by id
+  std::set<std::string> without;                                   ///< passes that are left out; each is `only_faster`
+  std::function<Status(Compilation&, const PassInfo&)> check;      ///< Checks::pass; must be given
+  std::function<void(const PassInfo&, const Compilation&)> watch;  ///< is called after every pass, if it is given
 };
 
 }  // namespace galley

@@ -8,8 +8,8 @@
 #include "host/base/json.hpp"
 #include "host/exec/checksum.hpp"
 #include "host/exec/convert.hpp"
-#include "host/plan/check.hpp"
 #include "host/plugins/library.hpp"
+#include "host/proofs/check.hpp"
 
 namespace galley {
 namespace {

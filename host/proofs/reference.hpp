@@ -21,9 +21,9 @@
 #include <vector>
 
 #include "host/exec/watch.hpp"
-#include "host/plan/stamps.hpp"
 #include "host/proofs/format_promise.hpp"
 #include "host/proofs/gradients.hpp"
+#include "host/proofs/stamps.hpp"
 
 namespace galley {
 

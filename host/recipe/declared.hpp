@@ -1,5 +1,5 @@
-// Declares every name that a recipe knows, except the options of strategies, which are in their manifests. By this declaration recipes are
-// read and unknown names are refused, and `galley recipe` prints it.
+// Declares every name that a recipe knows, except the options of strategies, which are in their manifests, and those of data
+// (tokens/data_options.hpp). By this declaration recipes are read and unknown names are refused, and `galley recipe` prints it.
 #pragma once
 
 #include <string>
@@ -26,11 +26,10 @@ const Declared& declared_budget();   ///< the budget of a comparison
 const Declared& declared_model();
 const Declared& declared_validate();
 const Declared& declared_save();
-const std::vector<Declared>& declared_data();       ///< data.KIND, by name
 const std::vector<Declared>& declared_schedules();  ///< what an option that "may be a schedule" takes, beside functions
 
-/// Returns one of declared_data() or declared_schedules(), which must be there.
-const Declared& declared_data(std::string_view kind);
+/// Returns the one of that name, which must be there.
+const Declared& find_declared(const std::vector<Declared>& list, std::string_view name);
 const Declared& declared_schedule(std::string_view name);
 
 }  // namespace galley

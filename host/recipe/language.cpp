@@ -118,20 +118,16 @@ struct LanguageFunctions {
     return push(L, entry);
   }
 
-  // __index of data: another kind may be a plugin's, which is known later
-  static int unknown_data(lua_State* L) {
+  // __index of data. Which kinds there are is known later.
+  static int data_kind(lua_State* L) {
     const std::string kind = lua_type(L, 2) == LUA_TSTRING ? text_at(L, 2).substr(0, 60) : std::string(luaL_typename(L, 2));
-    const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
-    if (lua_type(L, 2) == LUA_TSTRING && !kind.empty() && std::ranges::all_of(kind, letter)) {
-      lua_pushvalue(L, lua_upvalueindex(1));
-      lua_pushlstring(L, kind.data(), kind.size());
-      lua_pushcclosure(L, data, 2);
-      return 1;
-    }
-    std::string list;
-    for (const std::string& known : data_kinds()) list += (list.empty() ? "" : ", ") + ("data." + known);
-    const std::string near = did_you_mean(kind, data_kinds());
-    raise(L, recipe_error("there is no data." + kind + (near.empty() ? "" : "; " + near), "there are " + list));
+    const auto plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; };
+    if (lua_type(L, 2) != LUA_TSTRING || kind.empty() || !std::ranges::all_of(kind, plain))
+      raise(L, recipe_error("there is no data." + kind, "the name of a kind of data has letters, digits and '_' only: data.text"));
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_pushlstring(L, kind.data(), kind.size());
+    lua_pushcclosure(L, data, 2);
+    return 1;
   }
 
   // cosine and the like. Upvalue 2: the name
@@ -277,9 +273,8 @@ struct LanguageFunctions {
     for (const Declared& one : declared_schedules()) define(L, made, one.name.c_str(), one.name == "constant" ? constant : schedule);
 
     lua_newtable(L);
-    for (const std::string& kind : data_kinds()) define(L, made, kind.c_str(), data);
     lua_newtable(L);
-    define(L, made, "__index", unknown_data);
+    define(L, made, "__index", data_kind);
     lua_setmetatable(L, -2);
     lua_setfield(L, -2, "data");
     return 0;

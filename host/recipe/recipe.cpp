@@ -466,15 +466,6 @@ Result<std::string> recipe_text(const std::filesystem::path& path, const RecipeO
 
 }  // namespace
 
-const std::vector<std::string>& data_kinds() {
-  static const std::vector<std::string> kinds = [] {
-    std::vector<std::string> out;
-    for (const Declared& kind : declared_data()) out.push_back(kind.name);
-    return out;
-  }();
-  return kinds;
-}
-
 namespace {
 
 /// A recipe whose Lua has run, and the rules for its paths.

@@ -67,7 +67,7 @@ enum class Confine : uint8_t { No, Yes };
 
 /// data.KIND { options }
 struct DataSpec {
-  std::string kind;  ///< one of data_kinds()
+  std::string kind;  ///< "text"; one of those that there are, once the recipe is studied
   Table options;     ///< "files", "path", "validation" and a "tokenizer" that are files already resolved to absolute paths (strings)
   Place place;
   std::vector<DataSpec> parts = {};          ///< the parts of a mix
@@ -190,8 +190,5 @@ struct CompareSpec {
 /// the argument "split", which any recipe takes, too. Under a budget the argument "budget" is the number of steps; "trial" is that of a run
 /// that is only timed: it neither validates nor saves a model. [main-thread]
 Result<std::optional<CompareSpec>> read_compare(const std::filesystem::path& path, const RecipeOptions& options);
-
-/// Returns the kinds of data, by name: "batch", "chat", …
-const std::vector<std::string>& data_kinds();
 
 }  // namespace galley

@@ -16,9 +16,7 @@
 #include "host/passes/roles.hpp"
 #include "host/passes/unused_kernels.hpp"
 #include "host/plan/dtype.hpp"
-#include "host/plan/dump.hpp"
 #include "host/plan/known_isa.hpp"
-#include "host/plan/shadow.hpp"
 #include "host/session/unfit.hpp"
 #include "host/tokens/peek.hpp"
 #include "host/tokens/text_codec.hpp"
@@ -178,7 +176,7 @@ Status add_tokenizer(const Recipe& recipe, Program& program) {
 
 }  // namespace
 
-Status check_foreign(const Study& s) {
+Status check_foreign(const Study& s, const Checks& checks) {
   std::set<std::string> foreign;
   const auto touched = [&](const Plugin* plugin) {
     if (plugin && !s.built_in(*plugin)) foreign.insert(plugin->manifest.id);
@@ -190,7 +188,7 @@ Status check_foreign(const Study& s) {
     touched(s.plugins->op(k.op).plugin);
   }
   if (foreign.empty()) return ok();
-  Status proved = check_plan(s.program, s.plan, s.target);
+  Status proved = checks.plan(s.program, s.plan, s.target);
   if (proved) return ok();
   std::string list;
   for (const std::string& id : foreign) list += (list.empty() ? "'" : ", '") + id + "'";
@@ -287,12 +285,13 @@ Status read_inputs(Study& s, const std::filesystem::path& recipe, const StudyOpt
     return recipe_error(s.recipe.model.place.text() + ": the model's task is '" + s.recipe.learning.task + "', by which nothing is learned",
                         "say what it is to learn: model { …, task = \"masked-lm\" }; docs/families.md has the tasks");
   const bool describes = reads_data(options) || !s.recipe.length;
-  if (const DataSpec& data = s.recipe.data; describes && std::ranges::find(data_kinds(), data.kind) == data_kinds().end())
-    s.source = TRY(LoadedSource::create(*s.plugins, {data.kind, data.options, data.place, {}}, data_kinds()));
+  const std::vector<std::string> kinds = options.kinds.names();
+  if (const DataSpec& data = s.recipe.data; describes && std::ranges::find(kinds, data.kind) == kinds.end())
+    s.source = TRY(LoadedSource::create(*s.plugins, {data.kind, data.options, data.place, {}}, kinds));
   if (!describes)
     s.data.layout = {1, *s.recipe.length,
                      s.recipe.learning.labels == Fill::TargetLabels ? s.recipe.target_length.value_or(*s.recipe.length) : 0};
-  else s.data = TRY(describe_data(s.recipe.data, s.recipe, s.source.get()));
+  else s.data = TRY(options.kinds.describe(s.recipe.data, s.recipe, s.source.get()));
   // Texts to embed lie beside each other in a row.
   if (!reads_data(options)) s.data.one_document = options.purpose != Purpose::Embed;
   return ok();
@@ -410,6 +409,7 @@ CompileOptions compile_options(const Study& s, const StudyOptions& options, bool
   };
   out.kernels = {s.recipe.kernels.begin(), s.recipe.kernels.end()};
   out.without = options.without;
+  out.check = options.checks.pass;
   out.watch = options.watch;
   out.built_in = [&s](const Plugin& plugin) { return s.built_in(plugin); };
   return out;
@@ -422,16 +422,6 @@ void warn_of_unused_kernels(const Study& s, const StudyOptions& options) {
     if (!s.built_in(strategy->plugin())) used.push_back(strategy->plugin().manifest.id);
   for (const std::string& line : unused_kernels(*s.plugins, s.target, s.program, s.recipe.kernels, used))
     options.warn(s.recipe.name + ": " + line);
-}
-
-void plan_memory(Study& s, const StudyOptions& options) {
-  s.plan = make_plan(s.program, s.target);
-  if (!options.watch) return;
-  options.watch(plan_pass, [&] {
-    std::string text = describe_tensors(s.program, s.plan);
-    for (size_t k = 0; k < segment_names.size(); ++k) text += describe(s.program, s.plan, static_cast<SegmentKind>(k));
-    return text;
-  });
 }
 
 /// What export writes beside the tensors: the model's configuration and tokenizer, and strategies' documents.
@@ -450,6 +440,7 @@ Result<std::unique_ptr<Study>> make_study(const std::filesystem::path& recipe, c
   auto out = std::make_unique<Study>();
   Study& s = *out;
   s.installation = options.installation;
+  s.kinds = options.kinds;
   const FamilyFolders& own = s.installation.families;
   for (const std::filesystem::path& folder : {own.families, own.library, s.installation.targets}) Confinement::lend(folder);
   const std::filesystem::path built_in[] = {s.installation.plugins};
@@ -469,8 +460,8 @@ Result<std::unique_ptr<Study>> make_study(const std::filesystem::path& recipe, c
   warn_of_unused_kernels(s, options);
   if (reads_data(options))
     TRY_STATUS(check_data(s.data, s.recipe.data, s.program.vocabulary, {s.program.micro_batches, s.program.window_tokens}));
-  plan_memory(s, options);
-  TRY_STATUS(check_foreign(s));
+  s.plan = make_plan(s.program, s.target);
+  TRY_STATUS(check_foreign(s, options.checks));
   if (Status fits = check_fit(s, options); !fits) {
     if (!options.shows_unfit || fits.error().exit != Exit::DoesNotFit) return std::move(fits).error();
     s.unfit = std::move(fits).error();

@@ -26,10 +26,9 @@ struct Installation {
 };
 Installation find_installation();
 
-/// The planner, which comes after the passes: `--dump plan` prints its result.
-inline constexpr PassInfo plan_pass = {"plan", "every tensor at an offset"};
-
 struct StudyOptions {
+  Checks checks;                                   ///< proofs/checks.hpp; must be given
+  DataKinds kinds;                                 ///< sources/kinds.hpp; must be given
   std::map<std::string, std::string> sets;         ///< --set name=value
   Confine confine = Confine::No;                   ///< --confine
   bool unconfined = false;                         ///< --unconfined: of a run, whoever made it
@@ -53,9 +52,8 @@ struct StudyOptions {
   std::map<std::string, std::string> modules, required;  ///< for resume: see RecipeOptions
   std::function<void(const std::string&)> warn;          ///< gets a line for each plugin that cannot be used
   Installation installation = find_installation();
-  std::set<std::string> without;  ///< --without: passes of the compiler that are left out
-  /// Is called after every pass of the compiler and after the planner; `text` prints the result.
-  std::function<void(const PassInfo& pass, const std::function<std::string()>& text)> watch;
+  std::set<std::string> without;                                   ///< --without: passes of the compiler that are left out
+  std::function<void(const PassInfo&, const Compilation&)> watch;  ///< is called after every pass of the compiler, if it is given
   std::vector<std::string> labels;    ///< names of labels that a run has found in its data; empty: the data is read for them
   bool of_run = false;                ///< a run has saved what it has trained: weights that the model's files lack do not begin anew
   std::filesystem::path directory;    ///< relative paths in `sets` start from here; "": from the current directory
@@ -71,6 +69,7 @@ struct Study {
   std::unique_ptr<Plugins> plugins;
   Recipe recipe;
   ModelConfig model;
+  DataKinds kinds;
   std::unique_ptr<LoadedSource> source;  ///< of data that is a plugin's; null: it is Galley's own
   DataInfo data;
   std::vector<std::unique_ptr<const LoadedStrategy>> loaded;
@@ -95,7 +94,7 @@ Status settle_steps(Study& study, Source& source, const std::function<void(const
 Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe, const StudyOptions& options);
 
 /// Proves a program that other people's plugins have touched, before it runs. This takes milliseconds, and what is wrong is their fault.
-Status check_foreign(const Study& study);
+Status check_foreign(const Study& study, const Checks& checks);
 
 /// Returns the bytes of memory that this machine has.
 int64_t machine_memory();

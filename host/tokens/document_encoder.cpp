@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "host/base/json.hpp"
-#include "host/recipe/declared.hpp"
+#include "host/tokens/data_options.hpp"
 #include "host/tokens/cache.hpp"
 #include "host/tokens/spec.hpp"
 #include "host/tokens/tokenizer/unicode.hpp"

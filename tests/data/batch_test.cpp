@@ -1,4 +1,4 @@
-#include "host/data/batch.hpp"
+#include "host/sources/batch.hpp"
 
 #include <gtest/gtest.h>
 

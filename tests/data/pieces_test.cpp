@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "host/data/corpus.hpp"
+#include "host/sources/corpus.hpp"
 #include "tests/data/support.hpp"
 
 namespace galley {

@@ -1,4 +1,4 @@
-#include "host/data/random_tokens.hpp"
+#include "host/sources/random_tokens.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What rows have beside the four fills that data comes as.
-#include "host/data/shape.hpp"
+#include "host/sources/shape.hpp"
 
 #include <bit>
 #include <cmath>

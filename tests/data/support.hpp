@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "host/data/source.hpp"
+#include "host/sources/kinds.hpp"
 #include "tests/base/folder.hpp"
 
 namespace galley {

@@ -1,4 +1,4 @@
-#include "host/data/corpus.hpp"
+#include "host/sources/corpus.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,6 +9,7 @@
 #include <string>
 
 #include "host/base/random.hpp"
+#include "host/tokens/data_options.hpp"
 #include "tests/data/support.hpp"
 
 namespace galley {
@@ -355,6 +356,11 @@ TEST_F(TextTest, Errors) {
   folder_.put("corpus/b", "b");
   folder_.put("corpus/c", std::string(5, '\0'));
   EXPECT_EQ(open_error(spec(), recipe), "data.text: there is no text: no file of two bytes or more (2 are smaller, 1 are binary)");
+}
+
+TEST(DataOptions, EachKindSaysHowItIsWritten) {
+  ASSERT_FALSE(declared_data().empty());
+  for (const Declared& kind : declared_data()) EXPECT_EQ(kind.written.rfind("data = data." + kind.name, 0), 0u) << kind.name;
 }
 
 }  // namespace

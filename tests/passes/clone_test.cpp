@@ -1,6 +1,6 @@
 // A micro-batch in which backward makes again what was not kept.
 #include "host/plan/plan.hpp"
-#include "host/plan/shadow.hpp"
+#include "host/proofs/shadow.hpp"
 #include "tests/passes/hand.hpp"
 
 namespace galley::hand {

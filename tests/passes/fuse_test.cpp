@@ -4,7 +4,7 @@
 #include <random>
 
 #include "host/plan/plan.hpp"
-#include "host/plan/shadow.hpp"
+#include "host/proofs/shadow.hpp"
 #include "tests/passes/hand.hpp"
 
 namespace galley::hand {

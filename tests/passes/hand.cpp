@@ -1,7 +1,7 @@
 #include "tests/passes/hand.hpp"
 
-#include "host/passes/verify.hpp"
-#include "host/plan/check.hpp"
+#include "host/proofs/check.hpp"
+#include "host/proofs/verify.hpp"
 
 namespace galley::hand {
 namespace {

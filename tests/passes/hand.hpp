@@ -10,7 +10,7 @@
 
 #include "galley/cpp/plugin.hpp"
 #include "host/passes/passes.hpp"
-#include "host/plan/dump.hpp"
+#include "host/proofs/describe.hpp"
 
 namespace galley::hand {
 

@@ -1,5 +1,5 @@
 // The operands that nodes really have: after what rewires them, each has the dtype that its op reads.
-#include "host/passes/verify_operands.hpp"
+#include "host/proofs/verify_operands.hpp"
 #include "tests/passes/hand.hpp"
 
 namespace galley::hand {

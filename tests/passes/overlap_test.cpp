@@ -6,10 +6,10 @@
 #include <map>
 #include <random>
 
-#include "host/plan/dump.hpp"
 #include "host/plan/plan.hpp"
-#include "host/plan/shadow.hpp"
 #include "host/plan/timing.hpp"
+#include "host/proofs/describe.hpp"
+#include "host/proofs/shadow.hpp"
 #include "tests/passes/hand.hpp"
 #include "tests/plan/little.hpp"
 

@@ -1,6 +1,6 @@
 // What runs once a window, and updates that move into backward.
 #include <map>
-#include "host/plan/shadow.hpp"
+#include "host/proofs/shadow.hpp"
 
 #include "tests/passes/hand.hpp"
 

@@ -1,4 +1,4 @@
-#include "host/plan/dump.hpp"
+#include "host/proofs/describe.hpp"
 
 #include <gtest/gtest.h>
 

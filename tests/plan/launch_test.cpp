@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "galley/op.h"
-#include "host/plan/shadow.hpp"
+#include "host/proofs/shadow.hpp"
 #include "tests/plan/little.hpp"
 
 namespace galley {

@@ -5,11 +5,11 @@
 #include <utility>
 #include <vector>
 
-#include "host/plan/check.hpp"
 #include "host/plan/offsets.hpp"
 #include "host/plan/program.hpp"
-#include "host/plan/shadow.hpp"
 #include "host/plan/target.hpp"
+#include "host/proofs/check.hpp"
+#include "host/proofs/shadow.hpp"
 
 namespace galley {
 

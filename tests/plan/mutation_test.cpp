@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <random>
 
-#include "host/plan/shadow.hpp"
+#include "host/proofs/shadow.hpp"
 #include "tests/plan/models.hpp"
 
 namespace galley {

@@ -7,8 +7,8 @@
 #include <numeric>
 #include <random>
 
-#include "host/plan/dump.hpp"
 #include "host/plan/plan.hpp"
+#include "host/proofs/describe.hpp"
 #include "tests/plan/models.hpp"
 
 namespace galley {

@@ -10,7 +10,7 @@
 
 #include "host/plan/lifetime.hpp"
 #include "host/plan/offsets.hpp"
-#include "host/plan/shadow.hpp"
+#include "host/proofs/shadow.hpp"
 #include "tests/plan/little.hpp"
 #include "tests/plan/models.hpp"
 

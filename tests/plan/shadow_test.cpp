@@ -1,9 +1,9 @@
-#include "host/plan/shadow.hpp"
+#include "host/proofs/shadow.hpp"
 
 #include <gtest/gtest.h>
 
 #include "galley/op.h"
-#include "host/plan/check.hpp"
+#include "host/proofs/check.hpp"
 #include "tests/plan/little.hpp"
 #include "tests/plan/models.hpp"
 

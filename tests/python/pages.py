@@ -10,7 +10,7 @@ import shlex
 import sys
 import tomllib
 
-from galley_test import case, cases, check, finish, fresh_folder, run, source
+from galley_test import case, cases, check, finish, fresh_folder, from_config, run, source
 
 fresh_folder()
 
@@ -87,7 +87,7 @@ def recipes():
 
 LUA = {'_G', '_VERSION', 'assert', 'error', 'getmetatable', 'ipairs', 'math', 'next', 'pairs', 'pcall', 'rawequal', 'rawget', 'rawlen', 'rawset', 'select',
        'setmetatable', 'string', 'table', 'tonumber', 'tostring', 'type'}
-LISTING = """local n = {} for k in pairs(data) do n[#n + 1] = "data." .. k end
+LISTING = """local n = {}
 for k in pairs(_G) do n[#n + 1] = k end error(table.concat(n, " "))"""
 
 
@@ -96,11 +96,14 @@ def functions_of_recipes():
     """What a recipe can call, as a recipe itself lists it."""
     pathlib.Path('recipe.lua').write_text(LISTING)
     names = re.search(r'recipe\.lua:2: (.*)', run('plan', 'recipe.lua', code=2).stderr)[1].split()
-    kinds = [x for x in names if x.startswith('data.')]
-    functions = [x for x in names if x not in kinds and x not in LUA]
+    functions = [x for x in names if x not in LUA]
     schedules = sorted(set(functions) - {'recipe', 'compare', 'one_of', 'model', 'data', 'use', 'arg', 'require'})
     written = sections(page('docs/recipes.md'))
     same('Functions', first_cells(written['Functions']), functions)
+    # Which kinds of data there are is known when a recipe is studied: a name that is none is refused with all of them.
+    model = from_config('gpt2', vocab_size=8, n_positions=8, n_embd=8, n_layer=1, n_head=1)
+    pathlib.Path('kind.lua').write_text(f'return recipe {{ model = {model}, data = data.nothing {{}}, steps = 1, batch = 1, length = 8 }}')
+    kinds = re.findall(r'data\.[a-z]+', re.search(r'there are (.*)', run('plan', 'kind.lua', code=2).stderr)[1])
     same('galley recipe', [x for x in declared() if x not in HEADINGS], kinds + schedules)
     same('headings', [x for x in written if x.startswith('data.') or x in functions], kinds + schedules)
 

@@ -116,6 +116,7 @@ def an_epoch_has_every_pair_once():
 def refusals():
     refused(written('odd', batch=3), "an item of it is 2 rows", "multiple of 2", flags=flags())
     refused(written('kind', kind='data.pair { path = "pairs.csv" }'), "there is no data.pair; did you mean 'pairs'?", 'data.text', flags=flags())
+    refused(written('capital', kind='data.Text { files = "a" }'), ":3: there is no data.Text; did you mean 'text'?", 'data.prompts', flags=flags())
     refused(written('typo', kind='data.txt { files = "a" }'), ":3: there is no data.txt; did you mean 'text'?", 'data.prompts, data.random')
     refused(written('option', kind='data.pairs { pth = "pairs.csv" }'), "'pth'", flags=flags())
     refused(written('missing', kind='data.pairs { path = "none.csv" }'), 'none.csv', flags=flags())

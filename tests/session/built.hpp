@@ -4,7 +4,9 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "host/proofs/checks.hpp"
 #include "host/session/study.hpp"
+#include "host/sources/kinds.hpp"
 
 namespace galley {
 
@@ -15,6 +17,8 @@ inline std::filesystem::path build_folder() {
 inline StudyOptions options_of_build() {
   const std::filesystem::path base = build_folder();
   StudyOptions options;
+  options.checks = checks();
+  options.kinds = all_kinds;
   options.installation = {base / "plugins", {base / "models" / "families", base / "models" / "lib"}, base / "models" / "targets"};
   return options;
 }

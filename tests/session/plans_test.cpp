@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "host/plan/dump.hpp"
+#include "host/proofs/dump.hpp"
 #include "host/session/study.hpp"
 #include "tests/base/folder.hpp"
 #include "tests/session/built.hpp"
@@ -28,9 +28,7 @@ class Plans : public testing::Test {
     const auto made = study(recipe, options_);
     if (!made) return "error: " + made.error().cause;
     const Study& s = **made;
-    std::string text = describe_tensors(s.program, s.plan);
-    for (size_t k = 0; k < segment_names.size(); ++k) text += describe(s.program, s.plan, static_cast<SegmentKind>(k));
-    return text;
+    return dump_plan(s.program, s.plan);
   }
 
   Folder folder_;

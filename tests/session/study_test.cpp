@@ -34,7 +34,7 @@ class Foreign : public testing::Test {
 
 TEST_F(Foreign, AProgramThatAPluginOfOthersHasTouchedIsProved) {
   study_.installation.plugins = "somewhere/else";
-  const Status status = check_foreign(study_);
+  const Status status = check_foreign(study_, checks());
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().exit, Exit::Plugin);
   EXPECT_EQ(status.error().cause.rfind("the program does not pass its proof with plugin 'hand': ", 0), 0u) << status.error().cause;
@@ -42,13 +42,13 @@ TEST_F(Foreign, AProgramThatAPluginOfOthersHasTouchedIsProved) {
 
 TEST_F(Foreign, OurOwnIsProvedInTheTests) {
   study_.installation.plugins = folder_;
-  EXPECT_TRUE(check_foreign(study_).ok());
+  EXPECT_TRUE(check_foreign(study_, checks()).ok());
 }
 
 TEST_F(Foreign, WhatIsRightPasses) {
   study_.installation.plugins = "somewhere/else";
   study_.plan.placements[1].offset = 256;
-  const Status status = check_foreign(study_);
+  const Status status = check_foreign(study_, checks());
   EXPECT_TRUE(status.ok()) << status.error().cause;
 }
 

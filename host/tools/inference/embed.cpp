@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "host/data/shape.hpp"
+#include "host/sources/shape.hpp"
 
 namespace galley {
 

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "host/base/random.hpp"
-#include "host/data/shape.hpp"
+#include "host/sources/shape.hpp"
 
 namespace galley {
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "host/data/stream.hpp"
+#include "host/data/source.hpp"
 
 namespace galley {
 

@@ -13,6 +13,7 @@
 #include "host/plugins/attributes.hpp"
 #include "host/plugins/loader.hpp"
 #include "host/recipe/declared.hpp"
+#include "host/tokens/data_options.hpp"
 #include "host/session/study.hpp"
 #include "host/tools/report/terminal.hpp"
 

@@ -2,7 +2,7 @@
 #include <numeric>
 
 #include "host/base/random.hpp"
-#include "host/data/stream.hpp"
+#include "host/sources/stream.hpp"
 
 namespace galley {
 namespace {

@@ -1,4 +1,4 @@
-#include "host/data/plugin_rows.hpp"
+#include "host/sources/plugin_rows.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "host/base/random.hpp"
-#include "host/data/layout.hpp"
-#include "host/data/shape.hpp"
 #include "host/plugins/abi.hpp"
+#include "host/sources/layout.hpp"
+#include "host/sources/shape.hpp"
 #include "host/tokens/spec.hpp"
 
 namespace galley {

@@ -1,4 +1,4 @@
-#include "host/data/batch.hpp"
+#include "host/sources/batch.hpp"
 
 #include <xxhash.h>
 
@@ -14,8 +14,8 @@
 
 #include "host/base/nearest.hpp"
 #include "host/base/safetensors.hpp"
-#include "host/data/layout.hpp"
-#include "host/data/shape.hpp"
+#include "host/sources/layout.hpp"
+#include "host/sources/shape.hpp"
 #include "host/tokens/spec.hpp"
 
 namespace galley {

@@ -1,9 +1,9 @@
-#include "host/passes/dump.hpp"
+#include "host/proofs/dump.hpp"
 
 #include <cstdio>
 
-#include "host/plan/dump.hpp"
 #include "host/plugins/attributes.hpp"
+#include "host/proofs/describe.hpp"
 
 namespace galley {
 namespace {
@@ -69,8 +69,6 @@ void add_items(const Compilation& c, const char* title, const std::vector<Item>&
   }
 }
 
-}  // namespace
-
 std::string dump_graph(const Compilation& c) {
   static constexpr const char* kinds[] = {"?", "parameter", "state", "gradient", "constant", "transient", "input", "scalar"};
   std::string out = "tensors\n";
@@ -119,6 +117,25 @@ std::string dump_choices(const Compilation& c) {
 std::string dump_program(const Compilation& c) {
   std::string out;
   for (size_t s = 0; s < segment_names.size(); ++s) out += describe(c.program, static_cast<SegmentKind>(s));
+  return out;
+}
+
+}  // namespace
+
+std::string dump_pass(const Compilation& c, const PassInfo& pass) {
+  switch (pass.leaves) {
+    case Leaves::Graph: return dump_graph(c);
+    case Leaves::Orders: return dump_orders(c);
+    case Leaves::Choices: return dump_choices(c);
+    case Leaves::Operands:
+    case Leaves::Program: break;
+  }
+  return dump_program(c);
+}
+
+std::string dump_plan(const Program& program, const Plan& plan) {
+  std::string out = describe_tensors(program, plan);
+  for (size_t s = 0; s < segment_names.size(); ++s) out += describe(program, plan, static_cast<SegmentKind>(s));
   return out;
 }
 

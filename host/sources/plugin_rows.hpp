@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "host/data/source.hpp"
-#include "host/data/stream.hpp"
 #include "host/plugins/source.hpp"
+#include "host/sources/stream.hpp"
 
 namespace galley {
 

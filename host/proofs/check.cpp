@@ -1,4 +1,4 @@
-#include "host/plan/check.hpp"
+#include "host/proofs/check.hpp"
 
 #include <algorithm>
 #include <map>

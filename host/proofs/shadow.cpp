@@ -1,16 +1,16 @@
-#include "host/plan/shadow.hpp"
+#include "host/proofs/shadow.hpp"
 
 #include <algorithm>
 #include <unordered_map>
 
-#include "host/plan/check.hpp"
 #include "host/plan/checksums.hpp"
-#include "host/plan/stamps.hpp"
+#include "host/proofs/check.hpp"
+#include "host/proofs/stamps.hpp"
 
 namespace galley {
 namespace {
 
-constexpr int64_t kSteps = 3, kMicroBatches = 3;
+constexpr int64_t kShadowSteps = 3, kMicroBatches = 3;
 constexpr uint32_t kHost = UINT32_MAX;  ///< the host writes before it hands out work: all queues know
 
 class Replay {
@@ -37,7 +37,7 @@ class Replay {
     TRY_STATUS(run_segment(SegmentKind::Load, false));
     TRY_STATUS(run_segment(SegmentKind::Refresh, false));
     TRY_STATUS(run_segment(SegmentKind::Frozen, false));
-    for (int64_t step = 0; step < kSteps; ++step) {
+    for (int64_t step = 0; step < kShadowSteps; ++step) {
       TRY_STATUS(run_segment(SegmentKind::Trained, false));
       window_begin_ = clock_ + 1;
       write_by_host(program_.window);
@@ -47,7 +47,7 @@ class Replay {
       TRY_STATUS(run_segment(SegmentKind::Update, false));
       for (const Trained& trained : program_.trained)
         if (trained.sum_squares.present()) TRY_STATUS(read_by_host(trained.sum_squares));
-      if (step + 1 < kSteps) TRY_STATUS(run_segment(SegmentKind::Eval, false));
+      if (step + 1 < kShadowSteps) TRY_STATUS(run_segment(SegmentKind::Eval, false));
     }
     TRY_STATUS(run_segment(SegmentKind::Sample, false));
     TRY_STATUS(run_segment(SegmentKind::Frozen, false));

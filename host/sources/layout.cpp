@@ -1,4 +1,4 @@
-#include "host/data/layout.hpp"
+#include "host/sources/layout.hpp"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "host/passes/verify.hpp"
+#include "host/proofs/verify.hpp"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "host/passes/passes.hpp"
+#include "host/passes/compilation.hpp"
 
 namespace galley {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "host/data/stream.hpp"
+#include "host/sources/stream.hpp"
 #include "host/tokens/rows.hpp"
 
 namespace galley {

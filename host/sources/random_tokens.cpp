@@ -1,11 +1,11 @@
-#include "host/data/random_tokens.hpp"
+#include "host/sources/random_tokens.hpp"
 
 #include <algorithm>
 #include <bit>
 
 #include "host/base/random.hpp"
-#include "host/data/layout.hpp"
-#include "host/data/shape.hpp"
+#include "host/sources/layout.hpp"
+#include "host/sources/shape.hpp"
 #include "host/tokens/spec.hpp"
 
 namespace galley {

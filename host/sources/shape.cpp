@@ -1,4 +1,4 @@
-#include "host/data/shape.hpp"
+#include "host/sources/shape.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -1,12 +1,12 @@
-#include "host/data/corpus.hpp"
+#include "host/sources/corpus.hpp"
 
 #include <algorithm>
 #include <cstdio>
 
 #include "host/base/random.hpp"
-#include "host/data/layout.hpp"
-#include "host/data/shape.hpp"
-#include "host/recipe/declared.hpp"
+#include "host/tokens/data_options.hpp"
+#include "host/sources/layout.hpp"
+#include "host/sources/shape.hpp"
 #include "host/tokens/document_encoder.hpp"
 #include "host/tokens/peek.hpp"
 #include "host/tokens/spec.hpp"

@@ -7,18 +7,9 @@
 #include <vector>
 
 #include "host/base/result.hpp"
-#include "host/data/window.hpp"
-#include "host/tokens/rows.hpp"
+#include "host/data/source.hpp"
 
 namespace galley {
-
-/// A report of what was found in the data, for people and for the record of a run.
-struct DataReport {
-  std::string kind;  ///< "chat"
-  StoreFacts store;
-  RowFacts train, validation;
-  uint64_t length = 0;  ///< of a row
-};
 
 /// Writes rows by their numbers, which count from 0 and run on over the end of an epoch. Immutable; every function is [thread-safe] and
 /// allocates nothing unless it fails.

@@ -1,4 +1,4 @@
-#include "host/passes/verify_operands.hpp"
+#include "host/proofs/verify_operands.hpp"
 
 #include <set>
 #include <utility>

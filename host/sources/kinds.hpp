@@ -1,0 +1,22 @@
+// Describes and opens data of every kind: Galley's own (corpus.hpp, batch.hpp, random_tokens.hpp), mixes of them, and a plugin's
+// (plugin_rows.hpp).
+#pragma once
+
+#include "host/data/source.hpp"
+#include "host/tokens/data_options.hpp"
+
+namespace galley {
+
+/// Describes the data without reading it: stats files, reads headers, the tokenizer, and the first 8 KiB of texts (files with a NUL are not
+/// texts). The same files give the same answer.
+/// `plugin`: of a kind that is a plugin's; else null.
+Result<DataInfo> describe_data(const DataSpec& spec, const Recipe& recipe, LoadedSource* plugin = nullptr);
+
+/// Opens the data, and prepares with `options` what has not been prepared yet. `info` is what describe_data() has returned.
+Result<std::unique_ptr<Source>> open_data(const DataInfo& info, const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
+                                          const Windows& windows, const PrepareOptions& options, LoadedSource* plugin = nullptr);
+
+/// The kinds, for StudyOptions.
+inline constexpr DataKinds all_kinds = {own_data_kinds, describe_data, open_data};
+
+}  // namespace galley
