@@ -6,6 +6,7 @@
 #include "galley/format.h"
 #include "host/base/json.hpp"
 #include "host/base/printable.hpp"
+#include "host/graph/axes.hpp"
 #include "host/graph/graph.hpp"
 #include "host/graph/saved_file.hpp"
 #include "host/graph/verbs.hpp"
@@ -229,6 +230,9 @@ galley_status run(galley_graph* g, galley_run_info* out, galley_error* error) {
     info.target = graph.run.target->get();
     info.model = graph.model_files.c_str();
     info.purpose = graph.run.purpose;
+    info.n_axes = static_cast<uint32_t>(run_axes().size());
+    info.axes = run_axes().data();
+    info.ranks = 1;
     return answer(g, error, out, info);
   });
 }

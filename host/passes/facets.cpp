@@ -5,6 +5,7 @@
 
 #include "galley/format.h"
 #include "host/base/nearest.hpp"
+#include "host/graph/axes.hpp"
 #include "host/passes/judge.hpp"
 #include "host/plugins/abi.hpp"
 
@@ -139,6 +140,17 @@ Status take_placement(const Answer& a) {
   return ok();
 }
 
+/// A run of one process has one part of each tensor, the whole.
+Status take_shard(const Answer& a) {
+  if (!a.said.claimed) return ok();
+  const bool master = a.said.number == GALLEY_SHARD_MASTER && a.who.kind == GALLEY_SUBJECT_PARAMETER;
+  if (!master && a.said.number != GALLEY_SHARD_NO && a.said.number != GALLEY_SHARD_YES)
+    return plugin_error(a.by() + ": SHARD of '" + a.name + "' is " + std::to_string(a.said.number) + ", which is no GALLEY_SHARD_… of it");
+  if (!a.said.text.empty() && !has_axis(a.said.text))
+    return plugin_error(a.by() + ": SHARD of '" + a.name + "' is along the axis '" + a.said.text + "', which the run does not have");
+  return ok();
+}
+
 Status take_window(const Answer& a) {
   if (!a.said.claimed) return ok();
   const int64_t number = a.said.number;
@@ -175,6 +187,7 @@ constexpr Facet facets[] = {
     {GALLEY_FACET_GRADIENT_LIFETIME, "gradient lifetime", kGradient, take_gradient_lifetime},
     {GALLEY_FACET_UPDATE, "update", kParameter, take_update},
     {GALLEY_FACET_PLACEMENT, "placement", kParameter | kGradient | kState, take_placement},
+    {GALLEY_FACET_SHARD, "shard", kParameter | kGradient | kState, take_shard},
     {GALLEY_FACET_WINDOW, "window", kRun, take_window},
 };
 

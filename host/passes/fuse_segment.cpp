@@ -27,7 +27,7 @@ SegmentFuser::SegmentFuser(Joints& joints, Kernels& kernels, const Outline& outl
 bool SegmentFuser::open(uint32_t entry) const {
   const Instruction& i = of(entry);
   if (!permitted_.empty() && !permitted_[entry]) return false;
-  return i.action == Action::Kernel && i.queue == 0 && i.op;
+  return i.action == Action::Kernel && i.queue == 0 && i.op && !(i.op->flags & GALLEY_OP_EXCHANGE);
 }
 
 uint32_t SegmentFuser::floor(uint32_t entry, std::span<const uint32_t> chain) const {

@@ -18,6 +18,7 @@ Item whole(const GraphNode& node) {
 }
 
 bool runs_once(const Tensors& tensors, const Item& item) {
+  if (item.node->op->flags & GALLEY_OP_EXCHANGE) return true;
   const auto changes = [&](const Ref& r) {
     if (!r.tensor) return false;
     const galley_tensor of = tensors[r.tensor].storage.numbers_of;

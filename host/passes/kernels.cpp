@@ -98,7 +98,8 @@ std::string unknown_part(const galley_known_op& known, const galley_op& op, cons
   const std::vector<const galley_attr_rule*> rules = attr_rules(op);
   for (const galley_attr* attr : node.attrs.view()) {
     const auto same = [&](const char* name) { return galley_same_text(name, attr->name); };
-    if (std::any_of(known.attrs, known.attrs + known.n_attrs, same) || same("dtype") || same("stream") || same("seed")) continue;
+    if (std::any_of(known.attrs, known.attrs + known.n_attrs, same) || same("dtype") || same("stream") || same("seed") || same("axis"))
+      continue;
     const auto rule = std::ranges::find_if(rules, [&](const auto* r) { return same(r->name); });
     if (rule == rules.end()) continue;
     if ((*rule)->flags & GALLEY_ATTR_ADVICE || ((*rule)->otherwise && attr_text(*(*rule)->otherwise) == attr_text(*attr))) continue;

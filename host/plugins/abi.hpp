@@ -78,6 +78,8 @@ inline constexpr uint32_t min_struct_size<galley_library> = GALLEY_LIBRARY_MIN_S
 template <>
 inline constexpr uint32_t min_struct_size<galley_strategy> = GALLEY_STRATEGY_MIN_SIZE;
 template <>
+inline constexpr uint32_t min_struct_size<galley_ranks> = GALLEY_RANKS_MIN_SIZE;
+template <>
 inline constexpr uint32_t min_struct_size<galley_entry> = GALLEY_ENTRY_MIN_SIZE;
 
 /// Of a struct's `flags`: those that must be understood and are not.

@@ -15,6 +15,7 @@ constexpr galley_attr_rule dtype = hosts("dtype", GALLEY_ATTR_STRING, "in which 
 constexpr galley_attr_rule tf32 = hosts("tf32", GALLEY_ATTR_I64, "1: products of F32 may be made in TF32", GALLEY_ATTR_ADVICE);
 constexpr galley_attr_rule stream = hosts("stream", GALLEY_ATTR_STRING, "keys random numbers in the place of the node's name");
 constexpr galley_attr_rule seed = hosts("seed", GALLEY_ATTR_I64, "the run's");
+constexpr galley_attr_rule axis = hosts("axis", GALLEY_ATTR_STRING, "the axis of ranks along which it exchanges", GALLEY_ATTR_REQUIRED);
 
 const char* type_name(uint32_t type) {
   constexpr const char* names[] = {"nothing", "I64", "F64", "string"};
@@ -35,6 +36,7 @@ std::vector<const galley_attr_rule*> attr_rules(const galley_op& op) {
   const bool draws = std::any_of(op.inputs, op.inputs + op.n_inputs, [](const auto* r) { return galley_same_text(r->name, "random"); });
   add(draws || op.n_inputs == 0, stream);
   add(op.n_inputs == 0, seed);
+  add(op.flags & GALLEY_OP_EXCHANGE, axis);
   return out;
 }
 

@@ -50,7 +50,9 @@ std::string machine_name(uint16_t machine) {
   }
 }
 
-Error at(const std::filesystem::path& file, const std::string& text) { return plugin_error(file.string() + ": " + text); }
+Error at(const std::filesystem::path& file, const std::string& text, std::string hint = {}) {
+  return plugin_error(file.string() + ": " + text, std::move(hint));
+}
 
 const char* missing_of(const galley_strategy& s) {
   return !s.name ? "name" : !s.create ? "create" : !s.destroy ? "destroy" : !s.get ? "get" : nullptr;
@@ -73,6 +75,16 @@ const char* missing_of(const galley_codec& c) {
 const char* missing_of(const galley_source& s) {
   if (!s.name) return "name";
   return s.create && s.destroy && s.describe && s.open && s.read ? nullptr : "complete set of functions";
+}
+const char* missing_of(const galley_ranks& r) {
+  return !r.name       ? "name"
+         : !r.device   ? "device"
+         : !r.open     ? "open"
+         : !r.exchange ? "exchange"
+         : !r.check    ? "check"
+         : !r.abort    ? "abort"
+         : !r.close    ? "close"
+                       : nullptr;
 }
 const char* missing_of(const galley_device& d) {
   if (!d.kind) return "kind";
@@ -201,6 +213,7 @@ std::string name_of(const galley_op& o) { return o.name; }
 std::string name_of(const galley_format& f) { return f.name; }
 std::string name_of(const galley_source& s) { return s.name; }
 std::string name_of(const galley_device& d) { return d.kind; }
+std::string name_of(const galley_ranks& r) { return r.name; }
 std::string name_of(const galley_codec& c) { return std::string(c.format) + "' for device '" + c.device; }
 std::string name_of(const galley_kernel& k) { return std::string(k.name) + "' of op '" + k.op + "' for device '" + k.device; }
 
@@ -249,6 +262,14 @@ Result<const Library*> take_contents(const std::filesystem::path& file, const st
   library.devices = TRY(take_tables(file, plugin, "device", e.devices, e.n_devices));
   library.codecs = TRY(take_tables(file, plugin, "codec", e.codecs, e.n_codecs));
   library.sources = TRY(take_tables(file, plugin, "source", e.sources, e.n_sources));
+  if (e.get) {
+    const galley_ranks* ranks = nullptr;
+    TRY_STATUS(call_plugin({plugin}, "get", [&](galley_error*) {
+      ranks = static_cast<const galley_ranks*>(e.get(GALLEY_RANKS));
+      return GALLEY_OK;
+    }));
+    library.ranks = TRY(take_tables(file, plugin, GALLEY_RANKS, &ranks, ranks ? 1 : 0));
+  }
   return keep(std::move(library));
 }
 
@@ -301,7 +322,8 @@ void note_code(const std::filesystem::path& path, const std::string& plugin) {
 
 Status check_library_file(const std::filesystem::path& file) {
   std::error_code ignored;
-  if (!std::filesystem::exists(file, ignored)) return at(file, "there is no such library");
+  if (!std::filesystem::exists(file, ignored))
+    return at(file, "there is no such library", "`make build` builds all of Galley's own plugins");
   Elf64_Ehdr header = {};
   const Result<File> opened = File::open_read(file);
   if (!opened) return plugin_error(opened.error().cause);

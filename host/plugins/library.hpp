@@ -10,6 +10,7 @@
 #include "galley/format.h"
 #include "galley/kernel.h"
 #include "galley/op.h"
+#include "galley/ranks.h"
 #include "galley/source.h"
 #include "host/base/result.hpp"
 #include "host/plugins/call.hpp"
@@ -31,6 +32,7 @@ struct Library {
   std::vector<const galley_device*> devices;
   std::vector<const galley_codec*> codecs;
   std::vector<const galley_source*> sources;
+  std::vector<const galley_ranks*> ranks;  ///< one at most
 };
 
 /// Loads a library of the manifest's plugin and calls its `open`. Checks that the symbol is there, that the ABI is one that this host

@@ -41,11 +41,13 @@ std::vector<std::string> ops_of(std::initializer_list<const Library*> libraries)
 
 /// Kernels are looked for where no other library may have them.
 std::string unprovided(const Manifest& manifest, const Library& library) {
-  std::vector<std::string> ops, formats, devices;
+  std::vector<std::string> ops, formats, devices, ranks;
   for (const galley_op* op : library.ops) ops.emplace_back(op->name);
   for (const galley_format* format : library.formats) formats.emplace_back(format->name);
   for (const galley_device* device : library.devices) devices.emplace_back(device->kind);
+  for (const galley_ranks* one : library.ranks) ranks.emplace_back(one->name);
   std::string out = unprovided(manifest, "op", manifest.ops, ops, manifest.library);
+  if (out.empty()) out = unprovided(manifest, "ranks", manifest.ranks, ranks, manifest.library);
   if (out.empty()) out = unprovided(manifest, "format", manifest.formats, formats, manifest.library);
   if (out.empty()) out = unprovided(manifest, "device", manifest.devices, devices, manifest.library);
   if (out.empty() && manifest.kernel_libraries.empty())

@@ -21,7 +21,7 @@ namespace {
 
 const std::vector<std::string>& facet_names() {
   static const std::vector<std::string> names = {"trainable", "storage",   "compute", "gradient dtype", "gradient lifetime",
-                                                 "update",    "placement", "window",  "saved"};
+                                                 "update",    "placement", "shard",   "window",         "saved"};
   return names;
 }
 
@@ -203,11 +203,12 @@ Result<Manifest> Reader::read(const toml::table& root) {
   });
   if (const toml::node* node = root.get("provides")) {
     if (const auto* table = node->as_table()) {
-      only(*table, "[provides]", {"ops", "kernels", "formats", "devices"});
+      only(*table, "[provides]", {"ops", "kernels", "formats", "devices", "ranks"});
       out.ops = strings(*table, "ops");
       out.kernels = strings(*table, "kernels");
       out.formats = strings(*table, "formats");
       out.devices = strings(*table, "devices");
+      out.ranks = strings(*table, "ranks");
     } else {
       fail(*node, "'provides' must be a table: [provides]");
     }

@@ -170,7 +170,7 @@ struct Manifest {
   std::string library;  ///< a file name
   std::vector<KernelLibrary> kernel_libraries;
   std::vector<Requirement> requirements;
-  std::vector<std::string> ops, kernels, formats, devices;  ///< [provides]
+  std::vector<std::string> ops, kernels, formats, devices, ranks;  ///< [provides]
   std::vector<FormatPromise> promises;
   std::vector<StrategySpec> strategies;
   std::vector<StrategySpec> sources;  ///< kinds of data: a name, a summary and options

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "galley/op.h"
+#include "host/graph/axes.hpp"
+#include "host/plugins/attributes.hpp"
 
 namespace galley {
 namespace {
@@ -87,6 +89,7 @@ class Verifier {
   Status check_node(const GraphNode& node) {
     TRY_STATUS(check_operands(node));
     TRY_STATUS(check_shapes(node));
+    TRY_STATUS(check_exchange(node));
     for (size_t i = 0; i < node.inputs.size(); ++i)
       if (node.inputs[i]) TRY_STATUS(check_input(node, i));
     for (size_t i = 0; i < node.outputs.size(); ++i)
@@ -210,6 +213,13 @@ class Verifier {
         return ok();
       default: return ok();
     }
+  }
+
+  Status check_exchange(const GraphNode& node) const {
+    if (!(node.op->flags & GALLEY_OP_EXCHANGE)) return ok();
+    const galley_attr* axis = node.attrs.find("axis");
+    const std::string name = axis ? attr_text(*axis) : "";
+    return has_axis(name) ? ok() : wrong(node, "exchanges along the axis '" + name + "', which the run does not have");
   }
 
   /// Backward and recomputation find in a state what forward has read, and only training changes it.

@@ -185,7 +185,7 @@ TEST_F(Verbs, MakeATensorOnlyOfAWholeDescription) {
 }
 
 TEST_F(Verbs, DescribeTheRun) {
-  galley_run_info info = {sizeof(galley_run_info), 1, 0, 0, 0, 0, nullptr, 0, nullptr, 0, 0};
+  galley_run_info info = {sizeof(galley_run_info), 1, 0, 0, 0, 0, nullptr, 0, nullptr, 0, 0, nullptr, 0, 0};
   galley_error error = GALLEY_ERROR_INIT;
   EXPECT_EQ(reader.run(graph.handle(), &info, &error), GALLEY_INVALID);
   EXPECT_STREQ(error.text, "the graph is made for no run");
@@ -206,7 +206,7 @@ TEST_F(Verbs, DescribeTheRun) {
   ASSERT_EQ(info.target->n_memories, 2u);
   EXPECT_STREQ(info.target->memories[1]->name, "far");
   // A plugin that knows only the beginning of the struct gets that.
-  galley_run_info old = {GALLEY_RUN_INFO_MIN_SIZE, 1, 0, 0, 0, 0, nullptr, 99, "as before", 77, 0};
+  galley_run_info old = {GALLEY_RUN_INFO_MIN_SIZE, 1, 0, 0, 0, 0, nullptr, 99, "as before", 77, 0, nullptr, 0, 0};
   ASSERT_EQ(reader.run(graph.handle(), &old, &error), GALLEY_OK);
   EXPECT_EQ(old.rows, graph.rows());
   EXPECT_EQ(old.flags, 0u);
@@ -214,7 +214,7 @@ TEST_F(Verbs, DescribeTheRun) {
   EXPECT_STREQ(old.model, "as before");
   // Of one whose size was never set, nothing is written.
   for (const uint32_t size : {0u, GALLEY_RUN_INFO_MIN_SIZE - 8, GALLEY_MAX_SIZE + 1}) {
-    galley_run_info unset = {size, 1, 0, 0, 0, 0, nullptr, 99, nullptr, 0, 0};
+    galley_run_info unset = {size, 1, 0, 0, 0, 0, nullptr, 99, nullptr, 0, 0, nullptr, 0, 0};
     EXPECT_EQ(reader.run(graph.handle(), &unset, &error), GALLEY_INVALID);
     EXPECT_NE(std::string(error.text).find("the struct that is to be filled has " + std::to_string(size) + " bytes"), std::string::npos)
         << error.text;

@@ -1,6 +1,7 @@
 #include "host/tools/compare/plugin_check.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <random>
@@ -8,6 +9,8 @@
 
 #include "host/base/json.hpp"
 #include "host/exec/checksum.hpp"
+#include "host/graph/axes.hpp"
+#include "host/plugins/abi.hpp"
 #include "host/plugins/host_table.hpp"
 #include "host/proofs/gradients.hpp"
 #include "host/proofs/lone_kernel.hpp"
@@ -24,6 +27,7 @@ constexpr const char* kRuleSteady = "galley_op.reference: \"Computes the op as i
 constexpr const char* kRuleRoles =
     "op.h: \"computed for any contiguous rows of its ROWS operands […] an op gives the numbers that it gives for all rows at once\"";
 constexpr const char* kRuleKernel = "op.h: \"a reference in double precision that all kernels are tested against\"";
+constexpr const char* kRuleRanks = "ranks.h: \"all[r * bytes] … is what rank r gave\"; `check` is GALLEY_OK while no rank is gone";
 constexpr const char* kRuleBytes =
     "kernel.h: a kernel without GALLEY_PLAN_VARIES has the same bytes in another run, at other addresses and with other threads";
 
@@ -51,6 +55,7 @@ class Checker {
       ops.insert(op->name);
       TRY_STATUS(check_op(*op));
     }
+    for (const galley_ranks* ranks : plugin_.library->ranks) check_ranks(*ranks);
     // Kernels for other plugins' ops, on those ops' cases.
     for (const galley_kernel* kernel : own_kernels()) {
       const std::string op = kernel->op;
@@ -102,6 +107,42 @@ class Checker {
     else
       for (uint32_t c = 0; c < op.n_cases; ++c) TRY_STATUS(check_case(op, *op.cases[c]));
     return ok();
+  }
+
+  /// Opens the ranks for a run of one, which has nobody to wait for.
+  void check_ranks(const galley_ranks& ranks) {
+    CheckedCase checked = {std::string("ranks '") + ranks.name + "'", "one rank", {}, {}};
+    const auto find = [&](const std::string& sentence) {
+      checked.findings.push_back({checked.op, checked.example, "", HUGE_VAL, sentence, kRuleRanks});
+    };
+    const Caller caller = caller_of(&ranks, ranks.name);
+    const TargetView target(target_);
+    auto options = new_struct<galley_ranks_options>();
+    options.target = target.get();
+    options.ranks = options.local_ranks = 1;
+    options.job = "galley check";
+    options.axes = run_axes().data();
+    options.n_axes = static_cast<uint32_t>(run_axes().size());
+    void* handle = nullptr;
+    const Status opened =
+        call_plugin(caller, "open", [&](galley_error* error) { return ranks.open(ranks.self, &options, &handle, error); });
+    if (!opened) {
+      find(opened.error().cause);
+    } else {
+      const std::array<int64_t, 3> mine = {1, -2, 3};
+      std::array<int64_t, 3> all = {};
+      const Status given = call_plugin(
+          caller, "exchange", [&](galley_error* error) { return ranks.exchange(handle, mine.data(), sizeof mine, all.data(), error); });
+      if (!given) find(given.error().cause);
+      else if (all != mine) find("exchange() of one rank does not return what it gave");
+      int64_t culprit = 0;
+      const Status here = call_plugin(caller, "check", [&](galley_error* error) { return ranks.check(handle, &culprit, error); });
+      if (!here) find(here.error().cause);
+      ranks.close(handle);
+      checked.held.emplace_back("open, exchange, check, close");
+    }
+    if (options_.after) options_.after(checked);
+    out_.cases.push_back(std::move(checked));
   }
 
   Status check_case(const galley_op& op, const galley_op_case& example) {
@@ -219,7 +260,7 @@ std::string summary_text(const PluginCheck& check, const char* red, const char* 
   int64_t cases = 0;
   for (const CheckedCase& c : check.cases) {
     cases += !c.held.empty();
-    if (!c.held.empty()) ops.insert(c.op);
+    if (!c.held.empty() && !c.op.starts_with("ranks ")) ops.insert(c.op);
   }
   const int64_t findings = check.findings();
   return out +

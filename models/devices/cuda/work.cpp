@@ -40,7 +40,8 @@ Device::Device(const galley_device_options& options, const std::string& isa) {
                      "cuBLASLt was not found: matrix products are Galley's own, without tensor cores; install libcublas, or name it by "
                      "GALLEY_CUBLASLT=FILE");
   try {
-    check(cudaSetDevice(0), "cudaSetDevice");
+    const uint32_t index = GALLEY_HAS(&options, galley_device_options, index) ? options.index : 0;
+    check(cudaSetDevice(static_cast<int>(index)), "cudaSetDevice");
     for (cudaStream_t& stream : streams_) check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
     for (cudaEvent_t& event : joins_) check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
     events_.resize(options.n_events + size_t{1});

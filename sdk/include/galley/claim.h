@@ -29,6 +29,7 @@ extern "C" {
  *                                                   updates the parameter, with nodes that it builds in GALLEY_STAGE_STEP. Two claims of
  *                                                   equal strength never agree
  *   PLACEMENT          parameter, gradient, state   text: a memory class of the device; number, of a parameter: GALLEY_PLACEMENT_…
+ *   SHARD              parameter, gradient, state   number: GALLEY_SHARD_…; text: the axis (galley_axis) along which it is cut; NULL: "data"
  *   WINDOW             run                          number: micro-batches per window; with text "tokens": tokens per window that count
  *                                                   in the loss; the host takes as many micro-batches as come closest
  * Gradients exist only after the backward graph has been built, states and the update's nodes after the update graph: the host asks about
@@ -40,7 +41,7 @@ extern "C" {
 #define GALLEY_FACET_GRADIENT_LIFETIME 50u
 #define GALLEY_FACET_UPDATE 60u
 #define GALLEY_FACET_PLACEMENT 70u
-/* 80 is for shards. */
+#define GALLEY_FACET_SHARD 80u
 #define GALLEY_FACET_WINDOW 90u
 
 /* The parameter has no gradient and no optimizer, but nodes of an update may write it (merging an adapter into it every n steps). */
@@ -65,6 +66,12 @@ extern "C" {
 #define GALLEY_PLACEMENT_MASTER \
   1 /* only where nodes of the model read a copy in 16 bit (GALLEY_WEIGHTS_DERIVED) and nothing else: others stay where kernels compute. \
        It is an error if none does */
+
+/* Which part of a tensor each rank of an axis keeps. Whoever reads the tensor gets all of it, and whoever updates it this rank's part, so
+ * that strategies need not know. With one rank the part is the whole tensor. */
+#define GALLEY_SHARD_NO 0     /* all of it */
+#define GALLEY_SHARD_YES 1    /* a part, by rows or by the grain of its update (op.h) */
+#define GALLEY_SHARD_MASTER 2 /* of a parameter of which the model reads a copy in 16 bit: the copy is whole, the parameter cut */
 
 #define GALLEY_SUBJECT_PARAMETER 1u
 #define GALLEY_SUBJECT_GRADIENT 2u

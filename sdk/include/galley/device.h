@@ -25,9 +25,10 @@ typedef struct galley_memory_class {
 #define GALLEY_MEMORY_CLASS_MIN_SIZE 32u
 
 /* Roles of a queue. */
-#define GALLEY_QUEUE_COMPUTE 1u /* launches and copies */
-#define GALLEY_QUEUE_IN 2u      /* copies towards class 0 */
-#define GALLEY_QUEUE_OUT 3u     /* copies away from class 0 */
+#define GALLEY_QUEUE_COMPUTE 1u  /* launches and copies */
+#define GALLEY_QUEUE_IN 2u       /* copies towards class 0 */
+#define GALLEY_QUEUE_OUT 3u      /* copies away from class 0 */
+#define GALLEY_QUEUE_EXCHANGE 4u /* launches of ops with GALLEY_OP_EXCHANGE, in the order of the program, which all ranks have */
 
 /* A queue. Work on a queue runs in order. Queue 0 computes. */
 typedef struct galley_queue_info {
@@ -66,6 +67,8 @@ typedef struct galley_device_options {
   uint32_t n_events; /* the events of `record`, `wait` and `await` are numbered 1 … n_events */
   uint32_t n_marks;  /* the marks of `mark` and `time` are numbered 0 … n_marks − 1 */
   uint64_t flags;    /* none yet */
+  uint32_t index;    /* which of the machine's devices of this kind, from 0 */
+  uint32_t reserved;
 } galley_device_options;
 #define GALLEY_DEVICE_OPTIONS_MIN_SIZE 24u
 

@@ -92,8 +92,8 @@ typedef struct galley_entry {
   uint32_t n_sources;
   uint32_t reserved;
   uint64_t flags; /* none yet */
-  /* Returns what else the plugin has, by id; NULL for an id that it does not know. No function: it has nothing else. No id is defined yet.
-   * [thread-safe] */
+  /* Returns what else the plugin has, by id; NULL for an id that it does not know. No function: it has nothing else. Ids: "galley.ranks/1"
+   * (ranks.h). [thread-safe] */
   const void* (*get)(const char* id);
   /* Called once at the end of the process, after the last device is closed and every kernel released, and not if the process is killed. For
    * a plugin that has threads or files of its own. NULL: none. [main-thread] */

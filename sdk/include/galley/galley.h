@@ -14,6 +14,7 @@
 #include "galley/observer.h"
 #include "galley/op.h"
 #include "galley/philox.h"
+#include "galley/ranks.h"
 #include "galley/rewrite.h"
 #include "galley/saved.h"
 #include "galley/source.h"

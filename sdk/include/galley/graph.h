@@ -180,6 +180,19 @@ typedef struct galley_node_info {
 
 typedef struct galley_target galley_target; /* kernel.h */
 
+/* An axis of the processes (ranks) of a run: these are numbered along it, and exchanges go along one axis. Every run has the axis "data",
+ * whose ranks have parts of each window's rows. */
+typedef struct galley_axis {
+  uint32_t size;
+  uint32_t revision;
+  const char* name;
+  int64_t ranks;  /* along the axis, at least 1 */
+  int64_t rank;   /* this process's place on it, from 0 */
+  int64_t stride; /* between the numbers of neighbours on it */
+  uint64_t flags; /* none yet */
+} galley_axis;
+#define GALLEY_AXIS_MIN_SIZE 48u
+
 /* Describes the run that a graph is made for. Pointers live as long as the graph. What it says is the run's, and not one process's share
  * of it, but for `rows`: of a micro-batch, which one process computes. */
 typedef struct galley_run_info {
@@ -193,7 +206,10 @@ typedef struct galley_run_info {
   uint64_t flags;    /* none yet */
   const char* model; /* the file or folder that the model's weights come from; "": it begins with random numbers */
   uint32_t purpose;  /* GALLEY_PURPOSE_…: updates are part of GALLEY_PURPOSE_TRAIN alone */
-  uint32_t reserved;
+  uint32_t n_axes;
+  const galley_axis* const* axes; /* "data" first */
+  int64_t rank;                   /* this process's number, from 0 */
+  int64_t ranks;                  /* processes of the run, at least 1. This version of the host has one */
 } galley_run_info;
 #define GALLEY_RUN_INFO_MIN_SIZE 56u
 

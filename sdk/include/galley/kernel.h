@@ -58,6 +58,18 @@ typedef struct galley_library {
 } galley_library;
 #define GALLEY_LIBRARY_MIN_SIZE 32u
 
+/* What connects the processes of a run. */
+typedef struct galley_link {
+  uint32_t size;
+  uint32_t revision;
+  const char* name; /* "nvlink", "network" */
+  int64_t ranks;    /* how many processes it connects; 0: all */
+  double bandwidth; /* bytes per second that one of them sends while it receives as many */
+  double latency;   /* seconds of an exchange of no bytes */
+  uint64_t flags;   /* none yet */
+} galley_link;
+#define GALLEY_LINK_MIN_SIZE 48u
+
 /* Flags of a target. */
 #define GALLEY_TARGET_MAY_VARY 1ull /* kernels may have other bytes in another run: the recipe says deterministic = false */
 
@@ -77,10 +89,11 @@ typedef struct galley_target {
   uint32_t n_peaks;
   uint32_t n_memories;
   uint32_t n_libraries;
-  uint32_t reserved;
+  uint32_t n_links;
   uint64_t flags;
+  const galley_link* const* links; /* the nearest first; none: one process */
 } galley_target;
-#define GALLEY_TARGET_MIN_SIZE 88u
+#define GALLEY_TARGET_MIN_SIZE 96u
 
 /* Whether all of a target is understood: galley_understood. */
 static inline int galley_target_understood(const galley_target* t) {
@@ -91,6 +104,8 @@ static inline int galley_target_understood(const galley_target* t) {
     if (!galley_understood(t->memories[i], t->memories[i]->flags, 0)) return 0;
   for (uint32_t i = 0; i < t->n_libraries; ++i)
     if (!galley_understood(t->libraries[i], t->libraries[i]->flags, 0)) return 0;
+  for (uint32_t i = 0; i < t->n_links; ++i)
+    if (!galley_understood(t->links[i], t->links[i]->flags, 0)) return 0;
   return 1;
 }
 
@@ -139,12 +154,13 @@ typedef struct galley_kernel_setup {
   galley_queue* queue; /* for filling the constants; NULL if the device has no queues of its own */
   /* NULL unless the recipe says tune = true. Then a kernel may measure: until `prepare` returns, its operands hold nothing yet. */
   const galley_choices* choices;
+  void* ranks; /* what galley_ranks.open has made (ranks.h), for kernels of exchanges; NULL: the run has one process */
 } galley_kernel_setup;
 #define GALLEY_KERNEL_SETUP_MIN_SIZE 48u
 
 /* What a kernel knows of an op: of each input and output up to these numbers, and of these attributes, what they mean. The host offers it
  * no node that has more: an input or an output after them, or another attribute, but one that is what its rule says for a node without it,
- * or that a rule with GALLEY_ATTR_ADVICE declares, or that every op has ("dtype", "stream", "seed"). So an op may grow without kernels that
+ * or that a rule with GALLEY_ATTR_ADVICE declares, or whose meaning is the host's ("dtype", "stream", "seed", "axis"). So an op may grow without kernels that
  * would compute something else. */
 typedef struct galley_known_op {
   uint32_t size;

@@ -73,7 +73,8 @@ typedef struct galley_operand_rule {
  *   "dtype"   string  of an op with an output with GALLEY_OPERAND_ANY_DTYPE: see "Dtypes" above
  *   "tf32"    I64     of an op with GALLEY_OP_LOW: likewise
  *   "stream"  string  of an op with an input "random", and of one without inputs: keys random numbers in the place of the node's name
- *   "seed"    I64     of an op without inputs: the run's */
+ *   "seed"    I64     of an op without inputs: the run's
+ *   "axis"    string  of an op with GALLEY_OP_EXCHANGE, which must have it: see there */
 typedef struct galley_attr_rule {
   uint32_t size;
   uint32_t revision;
@@ -105,7 +106,11 @@ typedef struct galley_attr_rule {
  * version, as nobody else relies on it. */
 #define GALLEY_OP_PRIVATE 64ull
 
-#define GALLEY_OP_KNOWN 127ull /* all that have to be understood */
+/* An exchange: its value depends on other ranks of the axis that its attribute "axis" names. All ranks run the exchanges of an axis in the
+ * same order: so the host never runs one twice for one value (recomputation), nor joins it with other nodes in a launch. */
+#define GALLEY_OP_EXCHANGE 128ull
+
+#define GALLEY_OP_KNOWN 255ull /* all that have to be understood */
 
 /* Grain of an update op: the smallest part of its ROWS operands that can be computed by itself. With ELEMENT and BLOCK a part is a range of
  * the numbers in a row, whatever their shape. NONE: the op says nothing, and is not cut. TENSOR: it needs all numbers of the tensor at
@@ -129,8 +134,9 @@ typedef struct galley_shape {
 typedef struct galley_cost {
   uint32_t size;
   uint32_t revision;
-  double flops; /* multiplications and additions of matrix products and attention; element-wise work may be 0 */
-  double bytes; /* bytes read and written; 0: each operand once */
+  double flops;      /* multiplications and additions of matrix products and attention; element-wise work may be 0 */
+  double bytes;      /* bytes read and written; 0: each operand once */
+  double link_bytes; /* of an exchange: bytes that one rank sends */
 } galley_cost;
 #define GALLEY_COST_MIN_SIZE 16u
 

@@ -47,7 +47,12 @@ bool understood(const T* p, long) {
 inline bool understood(const galley_node_view* p, int) { return galley_node_understood(p) != 0; }
 inline bool understood(const galley_tensor_info* p, int) { return galley_understood(p, p->flags, GALLEY_TENSOR_KNOWN) != 0; }
 inline bool understood(const galley_node_info* p, int) { return galley_understood(p, p->op_flags, GALLEY_OP_KNOWN) != 0; }
-inline bool understood(const galley_run_info* p, int) { return galley_understood(p, p->flags, GALLEY_RUN_KNOWN) != 0; }
+inline bool understood(const galley_run_info* p, int) {
+  if (GALLEY_HAS(p, galley_run_info, axes))
+    for (uint32_t i = 0; i < p->n_axes; ++i)
+      if (!galley_understood(p->axes[i], p->axes[i]->flags, 0)) return false;
+  return galley_understood(p, p->flags, GALLEY_RUN_KNOWN) != 0;
+}
 inline bool understood(const galley_target* p, int) { return galley_target_understood(p) != 0; }
 inline bool understood(const galley_kernel_plan* p, int) { return galley_understood(p, p->flags, GALLEY_PLAN_KNOWN) != 0; }
 inline bool understood(const galley_kernel_setup* p, int) { return galley_understood(p, 0, 0) && galley_target_understood(p->target); }

@@ -219,6 +219,7 @@ struct Registry {
   std::vector<const galley_device*> devices;
   std::vector<const galley_codec*> codecs;
   std::vector<const galley_source*> sources;
+  const galley_ranks* ranks = nullptr;
   std::deque<galley_kernel> kernel_tables;
   std::deque<galley_format> format_tables;
   std::deque<galley_codec> codec_tables;
@@ -283,6 +284,12 @@ inline bool add(const galley_source* s) {
   return true;
 }
 
+/// How the processes of a run find each other: a plugin has at most one.
+inline bool add(const galley_ranks* r) {
+  registry().ranks = r;
+  return true;
+}
+
 /// What is called once at the end of the process (galley_entry.close).
 inline bool at_close(void (*close)()) {
   registry().close = close;
@@ -308,6 +315,8 @@ inline void publish(galley_entry& entry, const galley_host* h) {
   entry.sources = r.sources.data();
   entry.n_sources = static_cast<uint32_t>(r.sources.size());
   entry.close = r.close;
+  if (r.ranks)
+    entry.get = [](const char* id) noexcept -> const void* { return galley_same_text(id, GALLEY_RANKS) ? registry().ranks : nullptr; };
 }
 
 /// GALLEY_PLUGIN("adamw", "1.0.0") defines the library's entry. Use it once in the plugin's library and once in each of its kernel
