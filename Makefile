@@ -50,12 +50,12 @@ build:
 	@echo 'galley: building in build/release'
 	@$(call compile,program)
 
-# Only what this machine runs: kernels of other levels and emulated GPUs come with `make build`.
+# Only what the recipe needs on this machine: other strategies, kernels of other levels and emulated GPUs come with `make build`.
 quickstart:
 	@.ci/setup
 	@$(call configure)
 	@echo 'galley: building in build/release'
-	@$(call compile,here)
+	@$(call compile,quickstart)
 	@mkdir -p $(dir $(RUN))
 	$(TRAIN)
 	@echo 'galley: the run lies in $(RUN)'

@@ -404,7 +404,7 @@ def plugins_that_nobody_needs():
     shutil.rmtree(folder.out)
     folder.recipe(RECIPE.replace(ADAMW, '  use "gone-strategy" { },\n' + ADAMW))
     path = ["--plugin-path", folder.path("plugins/gone")]
-    refused(folder, 4, "recipe.lua:5", "gone-strategy", folder.path("plugins/gone/gone.so"), more=path)
+    refused(folder, 4, "recipe.lua:5", "gone-strategy", folder.path("plugins/gone/gone.so"), more=path, hint="make build")
 
 
 @case
