@@ -1,4 +1,5 @@
 // What each command does: a table.
+#include <charconv>
 #include <cstdio>
 #include <optional>
 
@@ -37,6 +38,8 @@ namespace galley {
 namespace {
 
 const FlagSpec set_flag = {"--set", "NAME=VALUE", "set a recipe argument: the value of arg(\"NAME\")", true, false};
+const FlagSpec use_flag = {"--use", "STRATEGY",
+                           "add a strategy to the recipe's own, as it would write it: NAME, or 'NAME { option = value }'", true, false};
 const FlagSpec without_flag = {
     "--without", "PASSES",
     "leave passes of the compiler out that only make it faster, to find a bug: fuse, alias, overlap, with commas between"};
@@ -150,8 +153,25 @@ Status grown(const std::optional<PlanChange>& change, const std::string& file) {
   return run_error("the plan has grown against " + file + ": " + what, "if that is meant, lock it: galley plan RECIPE --lock " + file);
 }
 
+/// "3:2,7:1": by the line of a one_of, which of its entries is taken.
+Result<std::map<int, size_t>> choices_given(const CommandLine& a) {
+  std::map<int, size_t> out;
+  for (const std::string& word : a.list("--choices")) {
+    int line = 0;
+    size_t number = 0;
+    const char* const end = word.data() + word.size();
+    const auto first = std::from_chars(word.data(), end, line);
+    const bool colon = first.ec == std::errc() && first.ptr != end && *first.ptr == ':';
+    const auto second = std::from_chars(colon ? first.ptr + 1 : end, end, number);
+    if (!colon || second.ec != std::errc() || second.ptr != end || !out.emplace(line, number).second)
+      return recipe_error("--choices " + a.get("--choices") + ": expected LINE:NUMBER,…, such as 3:2,7:1");
+  }
+  return out;
+}
+
 Status command_plan(const CommandLine& a) {
   StudyOptions options = TRY(study_options(a));
+  options.choices = TRY(choices_given(a));
   options.runs = false;
   options.shows_unfit = true;
   if (a.has("--tensors") && !a.has("--json")) return recipe_error("galley plan: --tensors requires --json");
@@ -245,6 +265,7 @@ std::vector<CommandSpec> all_commands() {
        "  galley plan scripts/quickstart.lua --set text=.\n"
        "  galley plan finetune.lua --set model=DIR --memory 24GiB   exit code 3 if it does not fit\n",
        {set_flag,
+        use_flag,
         confine_flag,
         memory_flag,
         target_flag,
@@ -258,7 +279,8 @@ std::vector<CommandSpec> all_commands() {
         {"--against", "FILE", "say what has grown, shrunk, come and gone since --lock wrote FILE; exit code 1 if a memory needs more"},
         {"--check", "",
          "also prove the plan, with stamps in the place of numbers: each operand holds what it should when it is read; kernels do not run"},
-        {"--dump", "PASS", "print the result of a compiler pass; `all` prints every pass, `help` lists them"}},
+        {"--dump", "PASS", "print the result of a compiler pass; `all` prints every pass, `help` lists them"},
+        {"--choices", "LINE:N,…", "take entry N of the one_of in that line, not the first, as galley fit does: 3:2,7:1"}},
        command_plan},
       {"train",
        "RECIPE",
@@ -268,6 +290,7 @@ std::vector<CommandSpec> all_commands() {
        "Ctrl-C finishes the step and its validation, saves, and prints how to continue. A second Ctrl-C ends the program at once.\n",
        {{"--out", "DIR", "the run's directory; it must be new or empty", false, true},
         set_flag,
+        use_flag,
         confine_flag,
         memory_flag,
         target_flag,
@@ -317,6 +340,7 @@ std::vector<CommandSpec> all_commands() {
          "0.5 OTHER'",
          true, false},
         set_flag,
+        use_flag,
         confine_flag,
         memory_flag,
         target_flag,
@@ -337,6 +361,7 @@ std::vector<CommandSpec> all_commands() {
          "run all instructions under the ops' references whatever the model's size; above 20 M parameters it takes minutes"},
         {"--no-references", "", "leave out the run under the ops' references"},
         set_flag,
+        use_flag,
         confine_flag,
         memory_flag,
         target_flag,
@@ -366,6 +391,7 @@ std::vector<CommandSpec> all_commands() {
         {"--write", "FILE", "write the recipe that is chosen"},
         {"--all", "", "print every combination that can work, and not only the fastest and the leanest of those that compute the same"},
         set_flag,
+        use_flag,
         confine_flag,
         target_flag,
         device_flag,
@@ -386,6 +412,7 @@ std::vector<CommandSpec> all_commands() {
        "compute the loss of a recipe's or a run's model on the validation data",
        "",
        {set_flag,
+        use_flag,
         confine_flag,
         unconfined_flag,
         device_flag,
@@ -407,6 +434,7 @@ std::vector<CommandSpec> all_commands() {
        "most of its numbers are kept in 16 bit only and none that is trained is kept in F32: then in that dtype.\n",
        {{"--out", "DIR", "the folder to write; it must be new or empty", false, true},
         set_flag,
+        use_flag,
         confine_flag,
         unconfined_flag,
         {"--merge", "", "merge what was trained beside the model's weights into them"},
@@ -491,6 +519,7 @@ std::vector<CommandSpec> all_commands() {
         {"--validation", "", "show rows of the validation data, all of which N may reach"},
         {"--json", "", "print facts and rows as JSON lines"},
         set_flag,
+        use_flag,
         confine_flag,
         device_flag,
         plugin_path_flag},
@@ -503,6 +532,7 @@ std::vector<CommandSpec> all_commands() {
        {{"--out", "FILE", "the file to write", false, true},
         {"--logits", "", "also write the logits"},
         set_flag,
+        use_flag,
         confine_flag,
         target_flag,
         device_flag,

@@ -141,6 +141,7 @@ Result<StudyOptions> study_options(const CommandLine& a) {
         return recipe_error("--set " + set.substr(0, equals) + " is given twice");
     }
   }
+  if (const auto it = a.flags.find("--use"); it != a.flags.end()) out.given_uses = it->second;
   if (const auto it = a.flags.find("--plugin-path"); it != a.flags.end()) out.plugin_path.assign(it->second.begin(), it->second.end());
   out.confine = a.has("--confine") ? Confine::Yes : Confine::No;
   out.unconfined = a.has("--unconfined");
@@ -248,7 +249,7 @@ Status command_eval(const CommandLine& a) {
   if (run && TRY(kind_of_folder(what)) != FolderKind::Run)
     return recipe_error("galley eval: " + what.string() + " is a model or an adapter, and no run: it has no data to evaluate on",
                         "write a recipe with this model and the data to evaluate on");
-  for (const char* flag : {"--set", "--device"})
+  for (const char* flag : {"--set", "--use", "--device"})
     if (run && a.has(flag)) return recipe_error(std::string("galley eval: ") + flag + " applies to a recipe only; a run uses its own");
   std::unique_ptr<Study> s;
   if (run) s = TRY(study_run(what, options)).study;
@@ -276,7 +277,8 @@ Status command_export(const CommandLine& a) {
   std::error_code error;
   const bool recipe = std::filesystem::is_regular_file(what, error);
   const FolderKind kind = recipe ? FolderKind::Model : TRY(kind_of_folder(what));
-  if (!recipe && a.has("--set")) return recipe_error("galley export: --set applies to a recipe only");
+  for (const char* flag : {"--set", "--use"})
+    if (!recipe && a.has(flag)) return recipe_error(std::string("galley export: ") + flag + " applies to a recipe only");
   if (kind != FolderKind::Adapter && a.has("--base"))
     return recipe_error("galley export: --base applies to an adapter's folder only; a run knows its base model");
   StudyOptions options = TRY(study_options(a));

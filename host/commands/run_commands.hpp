@@ -11,7 +11,7 @@
 
 namespace galley {
 
-/// Returns the options that --set, --confine, --plugin-path, --device, --target and --memory set.
+/// Returns the options that --set, --use, --confine, --plugin-path, --device, --target and --memory set.
 Result<StudyOptions> study_options(const CommandLine& a);
 
 /// Opens the data and shows progress on stderr. A signal ends it; unfinished files are removed.

@@ -301,30 +301,51 @@ const Entry* find_entry(const Value& value) {
   return reference ? &reference->entry() : nullptr;
 }
 
-Result<const Entry*> Language::run(std::string_view text, const std::string& name) {
+/// Runs the text and returns the entry that it returns; null: something else.
+Result<Entry*> Language::evaluate(std::string_view text, const std::string& name) {
   struct Context {
     Language& language;
     std::string_view text;
     const std::string& name;
-    const Entry* recipe;
+    Entry* made;
   };
   Context context{*this, text, name, nullptr};
-  name_ = name;
   TRY_STATUS(sandbox_.protect(
       [](lua_State* L) {
         auto& c = *static_cast<Context*>(lua_touserdata(L, 1));
         c.language.sandbox_.load(L, c.text, c.name);
         lua_call(L, 0, 1);
-        for (const auto kind : {Entry::Kind::Recipe, Entry::Kind::Compare})
-          if (const auto* number = static_cast<const size_t*>(luaL_testudata(L, -1, metatable_of(kind))))
-            c.recipe = &c.language.entries_[*number];
+        for (const char* metatable : kMetatables)
+          if (const auto* number = static_cast<const size_t*>(luaL_testudata(L, -1, metatable))) c.made = &c.language.entries_[*number];
         return 0;
       },
       &context));
-  if (!context.recipe)
+  return context.made;
+}
+
+Result<const Entry*> Language::run(std::string_view text, const std::string& name) {
+  name_ = name;
+  const Entry* made = TRY(evaluate(text, name));
+  if (!made || (made->kind != Entry::Kind::Recipe && made->kind != Entry::Kind::Compare))
     return recipe_error(name + ": the file does not return a recipe",
                         "its last statement is return recipe { model = …, data = …, steps = … }");
-  return context.recipe;
+  return made;
+}
+
+Status Language::add_use(const std::string& written) {
+  const auto letter = [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_' || c == '.'; };
+  const auto end = std::ranges::find_if_not(written, letter);
+  const std::string name(written.begin(), end), options(end, written.end()), flag = "--use " + name;
+  const size_t first = options.find_first_not_of(' ');
+  Entry* made = nullptr;
+  if (!name.empty() && (first == options.npos || options[first] == '{'))
+    made = TRY(evaluate("return use \"" + name + "\"" + options, flag));
+  if (!made || made->kind != Entry::Kind::Use)
+    return recipe_error("--use '" + written + "': expected NAME, or NAME { option = value, … }",
+                        "as a recipe writes it after `use`, but for the quotes around the name");
+  made->place = {flag, 0};
+  added_.push_back(made);
+  return ok();
 }
 
 Result<Schedule> Language::tabulate(const Entry& function, int64_t steps, const std::string& option, const Place& given) {

@@ -53,6 +53,9 @@ class Language {
   Status open();
   /// Runs the text and returns its result: a recipe, or a comparison, whose option "variants" is a table of recipes.
   Result<const Entry*> run(std::string_view text, const std::string& name);
+  /// Takes down a strategy that the command line adds to the recipe, as `use` takes it: NAME, or NAME { option = value, … }.
+  Status add_use(const std::string& written);
+  const std::vector<const Entry*>& added() const { return added_; }
   /// Says which of its entries a one_of { … } takes, from 1, by its line in the recipe's own file; without it, the first.
   void choose(std::map<int, size_t> choices) { choices_ = std::move(choices); }
   /// Returns what one_of { … } has offered, in the order in which it was run.
@@ -64,12 +67,14 @@ class Language {
  private:
   friend struct LanguageFunctions;
   Entry& add(Entry::Kind kind, std::string name);
+  Result<Entry*> evaluate(std::string_view text, const std::string& name);
 
   Sandbox& sandbox_;
   Arguments& arguments_;
   Converter converter_;  // one for all, since it bounds the sum of what a recipe says
   std::deque<Entry> entries_;
   std::string name_;  ///< the name of the recipe's own file
+  std::vector<const Entry*> added_;
   std::map<int, size_t> choices_;
   std::vector<Offer> offers_;
 };

@@ -387,7 +387,7 @@ Result<Use> Reader::read_use(const Entry& entry) {
 }
 
 Status Reader::read_uses(const Entry& entry, Recipe* recipe) {
-  if (entry.items.size() > kMostUses)
+  if (entry.items.size() + language_.added().size() > kMostUses)
     return recipe_error(entry.place.text() + ": the recipe has more than " + std::to_string(kMostUses) + " strategies");
   for (const auto& [position, value] : entry.items) {
     // `condition and use "name" { … }` is false, or leaves a hole, when the condition does not hold.
@@ -401,6 +401,7 @@ Status Reader::read_uses(const Entry& entry, Recipe* recipe) {
     }
     recipe->uses.push_back(TRY(read_use(*use)));
   }
+  for (const Entry* use : language_.added()) recipe->uses.push_back(TRY(read_use(*use)));
   return ok();
 }
 
@@ -466,6 +467,13 @@ Result<std::string> recipe_text(const std::filesystem::path& path, const RecipeO
 
 }  // namespace
 
+std::string RecipeInput::with_arguments() const {
+  std::string out = text;
+  for (const auto& [name, value] : sets) out += "\n" + name + "=" + value;
+  for (const std::string& use : given_uses) out += "\n--use " + use;
+  return out;
+}
+
 namespace {
 
 /// A recipe whose Lua has run, and the rules for its paths.
@@ -478,6 +486,7 @@ struct Opened {
 Result<Opened> open_recipe(const std::filesystem::path& path, const RecipeOptions& options) {
   Opened out;
   Recipe& recipe = out.recipe;
+  static_cast<RecipeInput&>(recipe) = options;
   recipe.name = path.string();
   std::error_code error;
   out.here = std::filesystem::current_path(error);
@@ -485,12 +494,6 @@ Result<Opened> open_recipe(const std::filesystem::path& path, const RecipeOption
     return run_error("the current directory cannot be found: " + error.message(), "go to one that exists");
   recipe.path = (out.here / path).lexically_normal();
   recipe.text = TRY(recipe_text(path, options, LuaLimits().source));
-  recipe.sets = options.sets;
-  recipe.library = options.library;
-  recipe.confine = options.confine;
-  recipe.directory = options.directory;
-  recipe.modules = options.modules;
-  recipe.required = options.required;
   LuaLimits limits;
   limits.seconds = options.seconds;
   limits.bytes = options.bytes;

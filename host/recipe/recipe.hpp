@@ -98,10 +98,24 @@ struct Offer {
   size_t count = 0, chosen = 1;
 };
 
-struct Recipe {
-  std::filesystem::path path;               ///< absolute
-  std::string text;                         ///< the file's bytes, copied into the run directory
-  std::map<std::string, std::string> sets;  ///< --set name=value as given, needed to read the recipe again on resume
+/// What a recipe is read from, beside the files that it names: from the same, the same is read again.
+struct RecipeInput {
+  std::map<std::string, std::string> sets = {};      ///< --set name=value
+  std::vector<std::string> given_uses = {};          ///< --use: strategies beside the recipe's own, as it would write them
+  std::map<int, size_t> choices = {};                ///< by the line of a one_of, which of its entries is taken, from 1; none: the first
+  std::string text = {};                             ///< the file's bytes, copied into the run directory
+  std::map<std::string, std::string> modules = {};   ///< the files it required, by their real path: a run can tell when they change
+  std::map<std::string, std::string> required = {};  ///< their real paths by what they were required as: "lib/common.lua"
+  std::filesystem::path library = {};                ///< Galley's own modules for `require`; "": none
+  std::filesystem::path directory = {};              ///< paths in `sets` are relative to it; "": the current directory
+  Confine confine = Confine::No;                     ///< --confine
+
+  /// Returns the text, and what of the command line decides beside it what the recipe says.
+  std::string with_arguments() const;
+};
+
+struct Recipe : RecipeInput {
+  std::filesystem::path path;  ///< absolute
   ModelSpec model;
   DataSpec data;
   std::optional<int64_t> batch;          ///< rows of a micro-batch; data.batch brings its own
@@ -121,31 +135,18 @@ struct Recipe {
   int64_t head_rows = 0;             ///< rows of one chunk of the head and loss; 0: the host chooses
   std::vector<std::string> kernels;  ///< plugins whose kernels may do ops of others
   std::vector<Use> uses;
-  std::string name;               ///< the recipe as the user typed it
-  std::filesystem::path library;  ///< Galley's own modules for `require`
-  Confine confine = Confine::No;
-  std::filesystem::path directory;                 ///< RecipeOptions::directory
+  std::string name;                                ///< the recipe as the user typed it
   std::shared_ptr<const Confinement> confinement;  ///< the files that may be read while the recipe is used; null: any
-  std::map<std::string, std::string> modules;      ///< the files it required, by their real path: a run can tell when they change
   std::vector<std::string> warnings;               ///< warnings of what is legal and may not be meant, with the line
-  std::map<std::string, std::string> required;     ///< their real paths by what they were required as: "lib/common.lua"
   std::vector<Offer> offers;                       ///< in the order in which the recipe ran them
 };
 
-/// Returns "3:2,7:1", as --set choices gives it: by the line of a one_of, which of its entries is taken, from 1.
-std::string choices_text(const std::map<int, size_t>& choices);
-
-struct RecipeOptions {
-  std::map<std::string, std::string> sets = {};                    ///< --set name=value
-  std::string text = {};                                           ///< the recipe as it was when a run began; "": read the file
-  std::map<std::string, std::string> modules = {}, required = {};  ///< from an earlier reading: they replace the files
-  std::filesystem::path library = {};                              ///< Galley's own modules for `require`; "": none
-  std::filesystem::path directory = {};                            ///< paths in `sets` are relative to it; "": the current directory
-  Confine confine = Confine::No;                                   ///< --confine
-  std::shared_ptr<const Confinement> within = {};                  ///< replaces the recipe's folder and `sets` for --confine; may be null
-  int64_t steps = 0;                                               ///< the number of steps in the recipe's epochs; 0: not known yet
-  double seconds = 1;                                              ///< Lua's processor time, all of it
-  size_t bytes = 64u << 20;                                        ///< Lua's memory
+/// Text and modules are those of an earlier reading, and replace the files; without a text, the file is read.
+struct RecipeOptions : RecipeInput {
+  std::shared_ptr<const Confinement> within = {};  ///< replaces the recipe's folder and `sets` for --confine; may be null
+  int64_t steps = 0;                               ///< the number of steps in the recipe's epochs; 0: not known yet
+  double seconds = 1;                              ///< Lua's processor time, all of it
+  size_t bytes = 64u << 20;                        ///< Lua's memory
 };
 
 /// The most steps that a run can have.

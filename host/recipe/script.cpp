@@ -1,38 +1,11 @@
 #include "host/recipe/script.hpp"
 
-#include <charconv>
 #include <utility>
 #include <vector>
 
 #include "host/recipe/scan.hpp"
 
 namespace galley {
-
-std::string choices_text(const std::map<int, size_t>& choices) {
-  std::string out;
-  for (const auto& [line, index] : choices) out += (out.empty() ? "" : ",") + std::to_string(line) + ":" + std::to_string(index);
-  return out;
-}
-
-namespace {
-
-Result<std::map<int, size_t>> read_choices(const std::string& text) {
-  std::map<int, size_t> out;
-  const char *at = text.c_str(), *const end = at + text.size();
-  while (at < end) {
-    int line = 0;
-    size_t index = 0;
-    const auto first = std::from_chars(at, end, line);
-    const bool colon = first.ec == std::errc() && first.ptr < end && *first.ptr == ':';
-    const auto second = std::from_chars(colon ? first.ptr + 1 : end, end, index);
-    if (!colon || second.ec != std::errc() || (second.ptr < end && *second.ptr != ',') || !out.emplace(line, index).second)
-      return recipe_error("--set choices=" + text + ": expected LINE:NUMBER,…, such as 3:2,7:1");
-    at = second.ptr < end ? second.ptr + 1 : end;
-  }
-  return out;
-}
-
-}  // namespace
 
 std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
@@ -48,13 +21,13 @@ Result<std::unique_ptr<RecipeScript>> RecipeScript::run(const Recipe& recipe, co
   for (const auto& [module, path] : recipe.required) modules.push_back({path, path, recipe.modules.at(path), module});
   script->sandbox_->provide(std::move(modules));
   TRY_STATUS(script->language_.open());
-  if (const auto choices = recipe.sets.find("choices"); choices != recipe.sets.end())
-    script->language_.choose(TRY(read_choices(choices->second)));
+  script->language_.choose(recipe.choices);
+  for (const std::string& use : recipe.given_uses) TRY_STATUS(script->language_.add_use(use));
 
   Result<const Entry*> made = script->language_.run(recipe.text, recipe.name);
   // Missing arguments stand as "", which may well be what went wrong.
   if (made.ok() || script->arguments_.missing()) {
-    std::vector<std::string> always = {"seed", "split", "control", "choices"};
+    std::vector<std::string> always = {"seed", "split", "control"};
     if (!made.ok() || (*made)->kind == Entry::Kind::Compare) always.insert(always.end(), {"variant", "budget", "trial"});
     TRY_STATUS(script->arguments_.finish(recipe.name, recipe.library, SourceMap(recipe.text).names_asked("arg"), always));
   }

@@ -19,8 +19,8 @@ std::filesystem::path folder_of(const std::filesystem::path& path);
 /// Owns the sandbox and everything in it. Used by one thread at a time; several of one recipe are independent of each other.
 class RecipeScript {
  public:
-  /// Runs the recipe's text. Reads the name, text, sets, library, confine and required modules of `recipe`. A recipe that is run twice
-  /// returns the same twice, because nothing that it sees can change.
+  /// Runs the recipe's text, after what the command line adds. Reads the name of `recipe` and what it is read from. A recipe that is run
+  /// twice returns the same twice, because nothing that it sees can change.
   static Result<std::unique_ptr<RecipeScript>> run(const Recipe& recipe, const LuaLimits& limits);
 
   const Entry& returned() const { return *returned_; }

@@ -191,13 +191,13 @@ Result<std::vector<Origin>> origins_of(const Study& study, const Source& source)
 Status check_recipe(const RunRecord& record, const fs::path& directory) {
   const std::string way =
       "galley resume --recorded " + directory.string() + " continues with what the run has recorded; to use the new one, begin a new run";
-  if (TRY(differs(directory / "recipe.lua", record.recipe_text)))
+  if (TRY(differs(directory / "recipe.lua", record.input.text)))
     return changed(directory, "its recipe.lua", "has changed",
                    "remove it, and it comes back as it was; for another recipe begin a new run");
-  if (TRY(differs(record.recipe, record.recipe_text)))
+  if (TRY(differs(record.recipe, record.input.text)))
     return changed(directory, "the recipe '" + record.recipe.string() + "'", "has changed", way);
-  for (const auto& module : record.modules)
-    if (TRY(differs(module.path, module.text))) return changed(directory, "the module '" + module.path + "'", "has changed", way);
+  for (const auto& [path, text] : record.input.modules)
+    if (TRY(differs(path, text))) return changed(directory, "the module '" + path + "'", "has changed", way);
   return ok();
 }
 

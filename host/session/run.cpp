@@ -15,14 +15,11 @@ Result<RunRecord> record_of(const Study& study, const std::string& device, const
   out.version = GALLEY_VERSION;
   out.begun = time_text(std::time(nullptr));
   out.recipe = study.recipe.path;
-  out.recipe_text = study.recipe.text;
-  for (const auto& [name, path] : study.recipe.required) out.modules.push_back({name, path, study.recipe.modules.at(path)});
-  out.sets = study.recipe.sets;
-  out.confined = study.recipe.confine == Confine::Yes;
+  out.input = study.recipe;
   out.unit = study.loss_unit();
   if (study.recipe.model.labels == 0) out.labels = study.recipe.model.label_names;
   std::error_code error;
-  out.working_directory = std::filesystem::current_path(error);
+  out.input.directory = std::filesystem::current_path(error);
   if (error) return run_error("the current directory cannot be found: " + error.message(), "go to one that exists");
   out.device = device;
   out.seed = study.recipe.seed;
@@ -89,17 +86,10 @@ Result<Run> study_run(const std::filesystem::path& directory, StudyOptions optio
   TRY_STATUS(check_plugins_named(record, directory, options));
   confine_run(record, directory, &options);
   options.unconfined = false;
-  options.sets = record.sets;
-  options.confine = record.confined ? Confine::Yes : Confine::No;
+  static_cast<RecipeInput&>(options) = record.input;
   options.device = record.device;
   options.target_text = record.target;
   options.head_rows = record.head_rows;
-  options.recipe_text = record.recipe_text;
-  for (const auto& module : record.modules) {
-    options.modules[module.path] = module.text;
-    options.required[module.name] = module.path;
-  }
-  options.directory = record.working_directory;
   options.steps = record.steps;
   options.labels = record.labels;
   options.of_run = true;

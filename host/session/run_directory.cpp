@@ -55,15 +55,16 @@ Result<std::string> text_of(const RunRecord& r) {
   add("kernels", texts(r.kernels));
   out += "\n[recipe]\n";
   add("path", r.recipe.string());
-  add("working_directory", r.working_directory.string());
-  add("confined", r.confined);
-  out += lines_text("text", r.recipe_text);
-  if (!r.sets.empty()) {
+  add("working_directory", r.input.directory.string());
+  add("confined", r.input.confine == Confine::Yes);
+  if (!r.input.given_uses.empty()) add("uses", texts(r.input.given_uses));
+  out += lines_text("text", r.input.text);
+  if (!r.input.sets.empty()) {
     out += "\n[recipe.sets]\n";
-    for (const auto& [name, value] : r.sets) out += text_of(toml::table{{name, value}});
+    for (const auto& [name, value] : r.input.sets) out += text_of(toml::table{{name, value}});
   }
-  for (const auto& m : r.modules)
-    out += "\n[[recipe.modules]]\n" + text_of(toml::table{{"name", m.name}, {"path", m.path}}) + lines_text("text", m.text);
+  for (const auto& [name, path] : r.input.required)
+    out += "\n[[recipe.modules]]\n" + text_of(toml::table{{"name", name}, {"path", path}}) + lines_text("text", r.input.modules.at(path));
   for (const auto& s : r.strategies) {
     out += "\n[[strategies]]\n" + text_of(toml::table{{"name", s.name}});
     toml::table options;
@@ -141,7 +142,7 @@ Status create_run(const std::filesystem::path& given, const RunRecord& record, c
   // Into a directory that is a mount point nothing can be moved.
   if (!made.finish_at(clean / "run.toml")) TRY_STATUS(write_atomic(clean / "run.toml", text));
   TRY_STATUS(sync_directory(clean.parent_path()));
-  return write_atomic(clean / "recipe.lua", record.recipe_text);
+  return write_atomic(clean / "recipe.lua", record.input.text);
 }
 
 void discard_run(const std::filesystem::path& directory) {
@@ -188,20 +189,26 @@ Result<RunRecord> open_run(const std::filesystem::path& directory) {
   out.version = TRY(text_field(t, "galley", file));
   out.device = TRY(text_field(t, "device", file));
   out.recipe = TRY(text_field(*recipe, "path", file));
-  out.recipe_text = TRY(text_field(*recipe, "text", file));
-  out.working_directory = TRY(text_field(*recipe, "working_directory", file));
-  out.confined = (*recipe)["confined"].value_or(false);
+  out.input.text = TRY(text_field(*recipe, "text", file));
+  out.input.directory = TRY(text_field(*recipe, "working_directory", file));
+  out.input.confine = (*recipe)["confined"].value_or(false) ? Confine::Yes : Confine::No;
   out.seed = static_cast<uint64_t>(t["seed"].value_or<int64_t>(0));
   out.steps = t["steps"].value_or<int64_t>(0);
   out.head_rows = t["head_rows"].value_or<int64_t>(0);
   out.target = text_of(*target);
   if (const toml::table* sets = (*recipe)["sets"].as_table())
-    for (const auto& [name, value] : *sets) out.sets[std::string(name.str())] = value.value_or<std::string>("");
+    for (const auto& [name, value] : *sets) out.input.sets[std::string(name.str())] = value.value_or<std::string>("");
   out.machine = TRY(text_field(t, "machine", file));
   out.command = t["command"].value_or<std::string>("");
   out.unit = t["loss_unit"].value_or<std::string>("");
-  if (const toml::array* labels = t["labels"].as_array())
-    for (const toml::node& label : *labels) out.labels.push_back(label.value_or<std::string>(""));
+  const auto texts = [](const toml::node_view<const toml::node>& list) {
+    std::vector<std::string> found;
+    if (const toml::array* array = list.as_array())
+      for (const toml::node& one : *array) found.push_back(one.value_or<std::string>(""));
+    return found;
+  };
+  out.labels = texts(t["labels"]);
+  out.input.given_uses = texts((*recipe)["uses"]);
   const auto rows = [](const toml::table& table, const char* name, const auto& take) {
     const toml::array* array = table[name].as_array();
     for (size_t i = 0; array && i < array->size(); ++i)
@@ -209,7 +216,8 @@ Result<RunRecord> open_run(const std::filesystem::path& directory) {
         take([row](const char* key) { return (*row)[key].value_or<std::string>(""); }, *row);
   };
   rows(*recipe, "modules", [&](const auto& text, const toml::table&) {
-    out.modules.push_back({text("name"), text("path"), text("text")});
+    out.input.required[text("name")] = text("path");
+    out.input.modules[text("path")] = text("text");
   });
   rows(t, "plugins", [&](const auto& text, const toml::table& row) {
     out.plugins.push_back({text("id"), text("version"), row["state_version"].value_or<int64_t>(1), text("folder"), text("hash")});
@@ -220,7 +228,7 @@ Result<RunRecord> open_run(const std::filesystem::path& directory) {
     out.strategies.push_back({text("name"), json ? text("options") : options ? to_json(toml_value(*options)) : "{}"});
   });
   rows(t, "origins", [&](const auto& text, const toml::table&) { out.origins.push_back({text("kind"), text("name"), text("hash")}); });
-  if (!std::filesystem::exists(directory / "recipe.lua", error)) TRY_STATUS(write_atomic(directory / "recipe.lua", out.recipe_text));
+  if (!std::filesystem::exists(directory / "recipe.lua", error)) TRY_STATUS(write_atomic(directory / "recipe.lua", out.input.text));
   return out;
 }
 

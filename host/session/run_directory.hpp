@@ -3,11 +3,11 @@
 
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "host/base/result.hpp"
+#include "host/recipe/recipe.hpp"
 
 namespace galley {
 
@@ -24,16 +24,9 @@ struct RunRecord {
   bool own = false;              ///< it has this user's mark (mark.hpp); set by open_run()
   std::string version;           ///< Galley's version
   std::filesystem::path recipe;  ///< the recipe's absolute path: relative paths in it start there
-  std::string recipe_text;
-  struct Module {
-    std::string name, path, text;
-  };
-  std::vector<Module> modules;              ///< modules that the recipe required: "lib/common.lua", its path, its text
-  std::map<std::string, std::string> sets;  ///< --set
-  bool confined = false;                    ///< --confine
-  std::filesystem::path working_directory;  ///< where relative --set paths start
-  std::string begun;                        ///< the time when the run began, in UTC: 2026-01-31T09:30:00Z; not read again
-  std::string command;                      ///< the command line as a shell takes it; "": it was not a command of its own
+  RecipeInput input;             ///< by which it is read again, but for the library and choices
+  std::string begun;             ///< the time when the run began, in UTC: 2026-01-31T09:30:00Z; not read again
+  std::string command;           ///< the command line as a shell takes it; "": it was not a command of its own
   std::string device;
   uint64_t seed = 0;
   int64_t steps = 0;

@@ -18,11 +18,7 @@ namespace fs = std::filesystem;
 constexpr const char* kMetrics = "metrics.jsonl";
 constexpr size_t kAtOnce = size_t{1} << 20;
 
-std::string identity(const std::string& recipe_text, const std::map<std::string, std::string>& sets) {
-  std::string all = recipe_text;
-  for (const auto& [name, value] : sets) all += "\n" + name + "=" + value;
-  return hexadecimal(checksum(all));
-}
+std::string identity(const RecipeInput& recipe) { return hexadecimal(checksum(recipe.with_arguments())); }
 
 Result<std::string> of_bytes(const fs::path& path) {
   const File file = TRY(File::open_read(path));
@@ -59,10 +55,9 @@ Error broken(const fs::path& file, const char* what) {
 
 }  // namespace
 
-Status write_result(const fs::path& directory, const std::string& recipe_text, const std::map<std::string, std::string>& sets,
-                    const std::map<std::string, uint64_t>& exported) {
+Status write_result(const fs::path& directory, const RecipeInput& recipe, const std::map<std::string, uint64_t>& exported) {
   std::string text = "# What the run has left: `galley compare` holds its files against these checksums.\nrun = ";
-  text += json_quote(identity(recipe_text, sets)) + "\n\n[files]\n";
+  text += json_quote(identity(recipe)) + "\n\n[files]\n";
   std::error_code error;
   if (fs::exists(directory / kMetrics, error))
     text += json_quote(kMetrics) + " = " + json_quote(TRY(of_bytes(directory / kMetrics))) + "\n";
@@ -75,7 +70,7 @@ Status check_result(const fs::path& directory, const RunRecord& record) {
   const toml::parse_result parsed = toml::parse(TRY(read_text(path)), path.string());
   const toml::table* files = parsed ? parsed.table()["files"].as_table() : nullptr;
   if (!files) return broken(path, ": this is not what a run has left");
-  if (parsed.table()["run"].value_or(std::string()) != identity(record.recipe_text, record.sets))
+  if (parsed.table()["run"].value_or(std::string()) != identity(record.input))
     return broken(path, " is that of another run, with another recipe or other arguments");
   for (const auto& [name, sum] : *files) {
     const fs::path file = directory / std::string(name.str());

@@ -13,10 +13,8 @@ namespace galley {
 
 inline constexpr const char* kResultFile = "result.toml";
 
-/// Writes the checksums of a run of this recipe with these arguments: of its metrics, and of the files of tensors that it has exported
-/// (Executor::exported()).
-Status write_result(const std::filesystem::path& directory, const std::string& recipe_text, const std::map<std::string, std::string>& sets,
-                    const std::map<std::string, uint64_t>& exported);
+/// Writes the checksums of a run of this recipe: of its metrics, and of the files of tensors that it has exported (Executor::exported()).
+Status write_result(const std::filesystem::path& directory, const RecipeInput& recipe, const std::map<std::string, uint64_t>& exported);
 
 /// Reads all of these files. The error (exit code Failed) names the first that is not as the run has left it.
 Status check_result(const std::filesystem::path& directory, const RunRecord& record);

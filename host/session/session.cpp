@@ -35,9 +35,8 @@ StateInfo state_info(const Study& study, const Source* source) {
   for (const auto& s : study.loaded) plugins.insert(&s->plugin());
   for (const Plugin* p : plugins) info.plugins.push_back({p->manifest.id, p->manifest.version, p->manifest.state_version});
   std::sort(info.plugins.begin(), info.plugins.end(), [](const PluginStamp& a, const PluginStamp& b) { return a.id < b.id; });
-  std::string text = study.recipe.text;
-  for (const auto& [name, value] : study.recipe.sets) text += "\n" + name + "=" + value;
   char hash[20];
+  const std::string text = study.recipe.with_arguments();
   std::snprintf(hash, sizeof hash, "%016llx", static_cast<unsigned long long>(galley_name_hash(text.c_str())));
   info.recipe = hash;
   return info;

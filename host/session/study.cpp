@@ -221,22 +221,13 @@ Installation find_installation() {
   return {base / "plugins", {base / "models" / "families", base / "models" / "lib"}, base / "models" / "targets"};
 }
 
-namespace {
-
-/// The same recipe as in a run, or the file that is there now.
 RecipeOptions recipe_options(const StudyOptions& options) {
-  RecipeOptions out;
-  out.sets = options.sets;
-  out.text = options.recipe_text;
-  out.modules = options.modules;
-  out.required = options.required;
+  RecipeOptions out = options;
   out.library = options.installation.families.library;
-  out.directory = options.directory;
-  out.confine = options.confine;
-  out.within = options.within;
-  out.steps = options.steps;
   return out;
 }
+
+namespace {
 
 /// Sampling and exporting need no data, which may be gone by now, where the recipe itself says how long a row is.
 bool reads_data(const StudyOptions& options) {
@@ -486,14 +477,7 @@ Status settle_steps(Study& s, Source& source, const std::function<void(const std
                             std::to_string(steps) + " now",
                         "the data has changed since the run began; begin a new run");
   // The same text once more, this time with the number of steps.
-  RecipeOptions options;
-  options.sets = recipe.sets;
-  options.text = recipe.text;
-  options.modules = recipe.modules;
-  options.required = recipe.required;
-  options.library = recipe.library;
-  options.directory = recipe.directory;
-  options.confine = recipe.confine;
+  RecipeOptions options{recipe};
   options.within = recipe.confinement;
   options.steps = steps;
   const Recipe settled = TRY(read_recipe(recipe.name, options));

@@ -26,20 +26,17 @@ struct Installation {
 };
 Installation find_installation();
 
-struct StudyOptions {
+/// Galley's own modules are those of the installation, whatever the recipe's options say.
+struct StudyOptions : RecipeOptions {
   Checks checks;                                   ///< proofs/checks.hpp; must be given
   DataKinds kinds;                                 ///< sources/kinds.hpp; must be given
-  std::map<std::string, std::string> sets;         ///< --set name=value
-  Confine confine = Confine::No;                   ///< --confine
   bool unconfined = false;                         ///< --unconfined: of a run, whoever made it
-  std::shared_ptr<const Confinement> within;       ///< the files that may be read, for a folder or a run; null: `confine` decides
   std::string command;                             ///< the command line, for hints
   std::vector<std::filesystem::path> plugin_path;  ///< --plugin-path
   std::string device = "cpu";                      ///< --device
   std::string target;                              ///< --target, a file or a name; "": this machine
   std::string target_text;                         ///< a run's own target, for resume; "" : not given
   int64_t head_rows = 0;                           ///< a run's own, for resume; 0: the recipe decides, or `order` chooses
-  int64_t steps = 0;                               ///< the number of steps in the recipe's epochs; 0: not known yet
   int64_t memory_limit = 0;                        ///< --memory, bytes; 0: what the machine has, if the plan is to be run
   bool shows_unfit = false;                        ///< a plan that does not fit is no error, but goes to Study::unfit
   bool runs = true;                                ///< the plan will be run here: it must fit this machine
@@ -47,20 +44,20 @@ struct StudyOptions {
   bool merges = false;       ///< Export: --merge
   std::string export_dtype;  ///< Export: --dtype, a name that dtype_named() knows; "": the recipe decides
   bool keep_logits = false;
-  bool single_row = false;                               ///< Sample: B = 1
-  std::string recipe_text;                               ///< the recipe as it was when the run began, for resume; "": read the file
-  std::map<std::string, std::string> modules, required;  ///< for resume: see RecipeOptions
-  std::function<void(const std::string&)> warn;          ///< gets a line for each plugin that cannot be used
+  bool single_row = false;                       ///< Sample: B = 1
+  std::function<void(const std::string&)> warn;  ///< gets a line for each plugin that cannot be used
   Installation installation = find_installation();
   std::set<std::string> without;                                   ///< --without: passes of the compiler that are left out
   std::function<void(const PassInfo&, const Compilation&)> watch;  ///< is called after every pass of the compiler, if it is given
   std::vector<std::string> labels;    ///< names of labels that a run has found in its data; empty: the data is read for them
   bool of_run = false;                ///< a run has saved what it has trained: weights that the model's files lack do not begin anew
-  std::filesystem::path directory;    ///< relative paths in `sets` start from here; "": from the current directory
   std::function<void(Recipe&)> edit;  ///< changes the recipe once it has been read; it then has steps and no epochs
   /// Evaluate: only these of the parameters that are to be trained are; not given: all of them.
   std::optional<std::set<std::string>> trainable = {};
 };
+
+/// Returns what a study with these options reads its recipe with.
+RecipeOptions recipe_options(const StudyOptions& options);
 
 /// The result of a study, which owns all that it has made. Nothing in it moves once made.
 struct Study {

@@ -125,7 +125,7 @@ Status export_run(Session& session, const fs::path& directory, const TrainOption
   if (best) TRY_STATUS(session.load_weights(*best));
   TRY_STATUS(session.export_model(directory));
   const Recipe& recipe = session.study().recipe;
-  TRY_STATUS(write_result(directory, recipe.text, recipe.sets, session.executor().exported()));
+  TRY_STATUS(write_result(directory, recipe, session.executor().exported()));
   if (!recipe.save.best) return ok();
   return tell(options, [&](Observer& o) {
     return o.note(best ? "exported from the best state: " + loss_text(said)

@@ -80,6 +80,7 @@ COMMANDS = [
     (lambda: ('eval', made('text'), '--set', 'a=1'), 'galley eval: --set applies to a recipe only; a run uses its own', None),
     (lambda: ('eval', made('text'), '--device', 'cpu'), 'galley eval: --device applies to a recipe only; a run uses its own', None),
     (lambda: ('export', made('text'), '--out', 'never', '--set', 'a=1'), 'galley export: --set applies to a recipe only', None),
+    (lambda: ('export', made('text'), '--out', 'never', '--use', 'ema'), 'galley export: --use applies to a recipe only', None),
     (lambda: ('export', made('text'), '--out', 'never', '--dtype', 'int8'), "galley export: --dtype 'int8' is not a dtype to save in", 'f32, bf16 or f16'),
 ]
 

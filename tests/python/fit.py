@@ -66,7 +66,7 @@ def plans():
     """{combination: (bytes, positions a second)}, by `galley plan`."""
     out = {}
     for one in combinations:
-        made = plan(everything, '--set', 'choices=' + ','.join(f'{line}:{i}' for line, i in zip((4, 5, 6, 7, 8), one, strict=True)))
+        made = plan(everything, '--choices', ','.join(f'{line}:{i}' for line, i in zip((4, 5, 6, 7, 8), one, strict=True)))
         out[one] = made['classes']['host']['planned'], made['step']['positions'] / made['step']['seconds_at_best']
     return out
 
@@ -158,7 +158,7 @@ def order():
   use "lora" { rank = ranks, targets = "all-linear" },
   use "adamw" { lr = rates },
 ''', more='-- How to call it.\n-- And more.\nlocal ranks =\n  one_of { 64, 16, 4 }\nlocal rates =\n  one_of { 3e-4, 1e-4 }\n')
-    sizes = {rank: host_of(asked, '--set', f'choices=4:{i}') for i, rank in enumerate((64, 16, 4), 1)}
+    sizes = {rank: host_of(asked, '--choices', f'4:{i}') for i, rank in enumerate((64, 16, 4), 1)}
     for rank, limit in ((64, sizes[64]), (16, sizes[64] - 1), (4, sizes[16] - 1)):
         said = run('fit', asked, '--memory', limit, '--write', 'asked-chosen.lua').stdout
         mine = chosen_of(rows_of(said))
@@ -205,7 +205,7 @@ def estimates(_, target):
 @case
 def few_bits_where_they_must_be():
     path = kinds('must', 'adapter', 'full')
-    sizes = [host_of(path, '--set', f'choices=7:1,8:1,10:{optimizer}') for optimizer in (1, 2)]
+    sizes = [host_of(path, '--choices', f'7:1,8:1,10:{optimizer}') for optimizer in (1, 2)]
     said = run('fit', path, '--memory', min(sizes) - 1, '--write', 'few.lua').stdout
     check([x[-4:-1] for x in chosen_of(rows_of(said))] == [('adapter', 'yes', 'yes')] and 'quantize-nf4' in pathlib.Path('few.lua').read_text(), said)
 
@@ -269,12 +269,17 @@ end = ' length = 32, use "sgd" { lr = 1.0 },\n'
     'in a module': (offers('elsewhere', f'  batch = require "./module",{end}'), [], "chooses in the recipe's own file"),
     'values made elsewhere': (offers('made', f'  batch = one_of(sizes),{end}', more='local sizes = { 4, 1 }\n'), ['--write', 'made-chosen.lua'],
                               'the values of one_of stand elsewhere, so that the choice cannot be written'),
-    'a choice too many': (everything, ['--set', 'choices=4:9'], 'one_of offers 3, and the choice is number 9'),
-    'a choice without number': (everything, ['--set', 'choices=4'], 'expected LINE:NUMBER'),
 })
 def refuses(_, what):
     path, flags, says = what
     refused(path, says, command='fit', flags=['--memory', '1GiB', *flags])
+
+
+@case
+def refuses_choices():
+    refused(everything, 'one_of offers 3, and the choice is number 9', flags=['--choices', '4:9'])
+    for wrong in ('4', '4:', '4:1,', ':1', '4:1,4:2', '4:1x', ''):
+        refused(everything, f'--choices {wrong}: expected LINE:NUMBER', flags=['--choices', wrong])
 
 
 finish()

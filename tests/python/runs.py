@@ -254,7 +254,7 @@ def plugin_changed():
 @case
 def flags_of_another_recipe():
     folder = halfway("flags")
-    for flag, value in (("--set", "steps=3"), ("--device", "cpu")):
+    for flag, value in (("--set", "steps=3"), ("--use", "clip { norm = 1 }"), ("--device", "cpu")):
         check_error(galley("eval", folder.out, flag, value), 2, flag)
 
 

@@ -8,7 +8,7 @@ namespace {
 using Sets = std::map<std::string, std::string>;
 
 std::string cause(const std::string& text, const Sets& sets, std::string* hint = nullptr) {
-  return RecipeFolder().cause(text, {.sets = sets}, hint);
+  return RecipeFolder().cause(text, {{.sets = sets}}, hint);
 }
 
 TEST(Arguments, TakeTheTypeOfTheirDefault) {
@@ -16,22 +16,22 @@ TEST(Arguments, TakeTheTypeOfTheirDefault) {
                            uses("use 'x' { s = s, i = i, n = n, b = b, t = t }");
   const RecipeFolder folder;
   const Table given =
-      folder.recipe(text, {.sets = {{"s", "5"}, {"i", "-7"}, {"n", "1e-3"}, {"b", "true"}, {"t", "a=b"}}}).uses.at(0).options;
+      folder.recipe(text, {{.sets = {{"s", "5"}, {"i", "-7"}, {"n", "1e-3"}, {"b", "true"}, {"t", "a=b"}}}}).uses.at(0).options;
   EXPECT_EQ(*given.at("s").as<std::string>(), "5");
   EXPECT_EQ(*given.at("i").as<int64_t>(), -7);
   EXPECT_EQ(*given.at("n").as<double>(), 1e-3);
   EXPECT_EQ(*given.at("b").as<bool>(), true);
   EXPECT_EQ(*given.at("t").as<std::string>(), "a=b");
-  const Table by_default = folder.recipe(text, {.sets = {{"s", ""}}}).uses.at(0).options;
+  const Table by_default = folder.recipe(text, {{.sets = {{"s", ""}}}}).uses.at(0).options;
   EXPECT_EQ(*by_default.at("s").as<std::string>(), "");
   EXPECT_EQ(*by_default.at("i").as<int64_t>(), 4);
   EXPECT_EQ(*by_default.at("n").as<double>(), 0.5);
   EXPECT_EQ(*by_default.at("b").as<bool>(), false);
   EXPECT_EQ(*by_default.at("t").as<std::string>(), "x");
   // An integer is a number too.
-  EXPECT_EQ(*folder.recipe(text, {.sets = {{"s", ""}, {"n", "3"}}}).uses.at(0).options.at("n").as<double>(), 3.0);
+  EXPECT_EQ(*folder.recipe(text, {{.sets = {{"s", ""}, {"n", "3"}}}}).uses.at(0).options.at("n").as<double>(), 3.0);
   // As Python writes it, and a whole number with an exponent.
-  const Table written = folder.recipe(text, {.sets = {{"s", ""}, {"b", "True"}, {"i", "1e3"}}}).uses.at(0).options;
+  const Table written = folder.recipe(text, {{.sets = {{"s", ""}, {"b", "True"}, {"i", "1e3"}}}}).uses.at(0).options;
   EXPECT_EQ(*written.at("b").as<bool>(), true);
   EXPECT_EQ(*written.at("i").as<int64_t>(), 1000);
 }

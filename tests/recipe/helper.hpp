@@ -38,6 +38,14 @@ class RecipeFolder : public Folder {
   }
 };
 
+/// For a recipe that is to be stopped.
+inline RecipeOptions limited(double seconds, size_t bytes = RecipeOptions().bytes) {
+  RecipeOptions out;
+  out.seconds = seconds;
+  out.bytes = bytes;
+  return out;
+}
+
 /// A recipe that is right, with room for more named entries (line 4) and strategies (line 5).
 inline std::string with(const std::string& named, const std::string& uses = "") {
   return "return recipe {\n  model = model { family = 'gpt2', config = { n_layer = 1 } },\n  data = data.random {},\n  " + named + "\n  " +

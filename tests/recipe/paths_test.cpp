@@ -100,7 +100,7 @@ TEST_F(Paths, OnlyTheseFromTheCommandLine) {
 TEST_F(Paths, InRecipes) {
   const auto cause = [&](const std::string& text, const std::map<std::string, std::string>& sets = {}, Confine confine = Confine::Yes) {
     const fs::path file = folder.put("scripts/r.lua", text);
-    const Result<Recipe> recipe = read_recipe(file, {.sets = sets, .directory = folder.path() / "home", .confine = confine});
+    const Result<Recipe> recipe = read_recipe(file, {{.sets = sets, .directory = folder.path() / "home", .confine = confine}});
     return recipe.ok() ? "" : folder.without(recipe.error().cause);
   };
   const std::string tail = ", data = data.random {}, steps = 1 }";
@@ -144,7 +144,7 @@ TEST_F(Paths, InRecipesOfOnesOwn) {
     EXPECT_EQ(*recipe->data.options.at("files").as<List>()->at(0).as<std::string>(), away + "/*");
     EXPECT_EQ(recipe->confinement, nullptr);
     EXPECT_EQ(recipe->steps, 3);
-    const Result<Recipe> confined = read_recipe(file, {.confine = Confine::Yes});
+    const Result<Recipe> confined = read_recipe(file, {{.confine = Confine::Yes}});
     ASSERT_FALSE(confined.ok());
     EXPECT_EQ(confined.error().exit, Exit::Recipe);
   }
@@ -153,7 +153,7 @@ TEST_F(Paths, InRecipesOfOnesOwn) {
 TEST_F(Paths, ConfinedModules) {
   folder.put("common.lua", "return { steps = 3 }");
   const fs::path file = folder.put("scripts/r.lua", "require '../common'");
-  const Result<Recipe> recipe = read_recipe(file, {.confine = Confine::Yes});
+  const Result<Recipe> recipe = read_recipe(file, {{.confine = Confine::Yes}});
   ASSERT_FALSE(recipe.ok());
   EXPECT_EQ(folder.without(recipe.error().cause),
             "scripts/r.lua:1: require: common.lua leads out of the folders for modules, to common.lua");

@@ -92,6 +92,33 @@ TEST(Recipe, ConditionalStrategies) {
   EXPECT_EQ(recipe.uses[0].name + recipe.uses[1].name + recipe.uses[2].name, "bce");
 }
 
+TEST(Recipe, StrategiesOfTheCommandLineAreItsLast) {
+  const RecipeFolder folder;
+  const Recipe recipe = folder.recipe(uses("use 'a' {}"), {{.sets = {{"x", "4"}}, .given_uses = {"c { x = arg('x', 3) }", "d", "e{}"}}});
+  ASSERT_EQ(recipe.uses.size(), 4u);
+  EXPECT_EQ(recipe.uses[0].name + recipe.uses[1].name + recipe.uses[2].name + recipe.uses[3].name, "acde");
+  EXPECT_EQ(*recipe.uses[1].options.at("x").as<int64_t>(), 4);
+  EXPECT_EQ(recipe.uses[1].place_of("x").text(), "--use c");
+  const auto of = [&](const std::string& use) { return cause(uses(""), {{.given_uses = {use}}}); };
+  for (const std::string wrong : {"", "'c'", "c d", "{}", "c { x = 1 } and constant(1)"})
+    EXPECT_EQ(of(wrong), "--use '" + wrong + "': expected NAME, or NAME { option = value, … }");
+  EXPECT_EQ(of("c { x = y }"), "--use c:1: 'y' is not defined");
+  EXPECT_EQ(of("c { x = model { path = 'm' } }"), "--use c: 'x' of c is a model and no value of an option");
+  EXPECT_EQ(of("c { x = arg('x') }"), "--use c:1: argument 'x' is not given");
+  EXPECT_EQ(cause(uses(""), {{.given_uses = std::vector<std::string>(257, "c")}}), "r.lua:1: the recipe has more than 256 strategies");
+}
+
+TEST(Recipe, EntriesOfAOneOf) {
+  const RecipeFolder folder;
+  const std::string text = with("steps = one_of { 1, 2, 3 },");
+  EXPECT_EQ(folder.recipe(text).steps, 1);
+  const Recipe third = folder.recipe(text, {{.choices = {{4, 3}}}});
+  EXPECT_EQ(third.steps, 3);
+  ASSERT_EQ(third.offers.size(), 1u);
+  EXPECT_EQ(third.offers[0].chosen, 3u);
+  EXPECT_EQ(cause(text, {{.choices = {{4, 9}}}}), "r.lua:4: one_of offers 3, and the choice is number 9");
+}
+
 TEST(Recipe, TextInPlaceOfTheFile) {
   const RecipeFolder folder;
   RecipeOptions options;
@@ -134,9 +161,10 @@ TEST(Errors, OfTheFile) {
   EXPECT_EQ(cause("\nerror('my own', 0)"), "r.lua: my own");
   EXPECT_EQ(cause("\nlocal x = modle"), "r.lua:2: 'modle' is not defined; did you mean 'model'?");
   EXPECT_EQ(cause("return reciep {}"), "r.lua:1: 'reciep' is not defined; did you mean 'recipe'?");
-  EXPECT_EQ(cause("while true do end", {.seconds = 0.05}), "r.lua:1: stopped after 0.05 s of processor time");
-  EXPECT_NE(cause("local t = {} while true do t = { t } end", {.bytes = 4u << 20}).find("r.lua:1: Lua asked for more than 4 MiB of memory"),
-            std::string::npos);
+  EXPECT_EQ(cause("while true do end", limited(0.05)), "r.lua:1: stopped after 0.05 s of processor time");
+  EXPECT_NE(
+      cause("local t = {} while true do t = { t } end", limited(1, 4u << 20)).find("r.lua:1: Lua asked for more than 4 MiB of memory"),
+      std::string::npos);
 }
 
 TEST(Recipe, EpochsInsteadOfSteps) {

@@ -215,7 +215,7 @@ TEST(Errors, OfFunctions) {
   EXPECT_EQ(rate_cause("error"), "r.lua:5: error() was called with a number and not a text");
   EXPECT_EQ(rate_cause("tostring"), "r.lua:5: the schedule of 'lr' returned a string at step 1; it must be a finite number");
   const RecipeFolder folder;
-  EXPECT_EQ(folder.cause(uses("use 'x' { y = function()\n while true do end end }"), {.seconds = 0.1}),
+  EXPECT_EQ(folder.cause(uses("use 'x' { y = function()\n while true do end end }"), limited(0.1)),
             "r.lua:6: stopped after 0.1 s of processor time");
   EXPECT_EQ(folder.cause(with("steps = 1e7,", "use 'a' { x = linear { peak = 1 }, y = linear { peak = 1 }, z = linear { peak = 1 } }")),
             "r.lua:5: the schedules of the recipe have more than 20000000 values together");

@@ -43,16 +43,9 @@ Result<Arm> planned_arm(const Arm& arm, const std::map<std::string, std::string>
   for (const auto& [name, value] : sets) out.sets[name] = value;
   StudyOptions of_arm = options;
   of_arm.sets = out.sets;
+  of_arm.given_uses = out.given_uses;
   of_arm.sets["seed"] = std::to_string(seed);
   out.study = TRY(study(out.recipe, of_arm));
-  return out;
-}
-
-RecipeOptions recipe_options(const StudyOptions& options) {
-  RecipeOptions out;
-  out.sets = options.sets;
-  out.confine = options.confine;
-  out.library = options.installation.families.library;
   return out;
 }
 
@@ -72,7 +65,7 @@ Result<Comparison> read_comparison(const std::vector<std::string>& recipes, cons
     const auto spec = TRY(read_compare(recipe, recipe_options(options.study)));
     if (!spec) {
       if (split.empty()) split = std::to_string(TRY(read_recipe(recipe, recipe_options(options.study))).seed);
-      out.arms.push_back({name_of(recipe), recipe, options.study.sets, nullptr, {}});
+      out.arms.push_back({name_of(recipe), recipe, options.study.sets, options.study.given_uses, nullptr, {}});
       out.arms.back().sets["split"] = split;
       continue;
     }
@@ -85,7 +78,7 @@ Result<Comparison> read_comparison(const std::vector<std::string>& recipes, cons
     out.margin = spec->margin;
     out.budget = spec->budget;
     for (const std::string& variant : spec->variants) {
-      out.arms.push_back({variant, recipe, options.study.sets, nullptr, {}});
+      out.arms.push_back({variant, recipe, options.study.sets, options.study.given_uses, nullptr, {}});
       out.arms.back().sets["variant"] = variant;
     }
   }

@@ -18,8 +18,9 @@ struct Arm {
   std::string name;              ///< a variant's name, or that of a recipe's file without its extension; also the name of a folder
   std::filesystem::path recipe;  ///< as the user typed it
   std::map<std::string, std::string> sets;
-  std::shared_ptr<const Study> study;  ///< the study with the first seed; none if the arm cannot work
-  std::string refusal;                 ///< why it cannot
+  std::vector<std::string> given_uses;  ///< strategies beside the recipe's own: see RecipeInput
+  std::shared_ptr<const Study> study;   ///< the study with the first seed; none if the arm cannot work
+  std::string refusal;                  ///< why it cannot
 };
 
 struct Comparison {
@@ -44,11 +45,8 @@ enum class Refused : uint8_t { Error, Kept };
 Result<Comparison> read_comparison(const std::vector<std::string>& recipes, const CompareOptions& options,
                                    Refused refused = Refused::Error);
 
-/// Studies an arm with the first of the seeds, and with `sets` added to its own. `options` are those of the comparison.
+/// Studies an arm with the first of the seeds, and with `sets` added to its own. `options` are those of the comparison, but for arguments.
 Result<Arm> planned_arm(const Arm& arm, const std::map<std::string, std::string>& sets, int64_t seed, const StudyOptions& options);
-
-/// What reads a recipe as a study with these options does.
-RecipeOptions recipe_options(const StudyOptions& options);
 
 /// Returns the folder of an arm's run with a seed, below the comparison's directory.
 std::filesystem::path run_of(const std::filesystem::path& directory, const Arm& arm, int64_t seed);

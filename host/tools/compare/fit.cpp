@@ -38,7 +38,7 @@ class Combinations {
 
   Status find(const std::map<int, size_t>& choices) {
     StudyOptions options = options_;
-    if (!choices.empty()) options.sets["choices"] = choices_text(choices);
+    options.choices = choices;
     Result<Recipe> read = read_recipe(recipe_, recipe_options(options));
     if (!read) {
       if (choices.empty()) return read.error();
@@ -100,7 +100,7 @@ std::string result_of(const Study& s) {
 }
 
 void plan(const fs::path& recipe, StudyOptions options, int64_t memory, FitVariant& v) {
-  if (!v.choices.empty()) options.sets["choices"] = choices_text(v.choices);
+  options.choices = v.choices;
   const Result<std::unique_ptr<Study>> made = study(recipe, options);
   if (!made) {
     v.too_large = made.error().exit == Exit::DoesNotFit;

@@ -20,7 +20,7 @@ namespace galley {
 
 /// One way to choose.
 struct FitVariant {
-  std::map<int, size_t> choices;  ///< see choices_text()
+  std::map<int, size_t> choices;  ///< see RecipeInput
   std::vector<std::string> said;  ///< what is chosen, as it is written, one for each one_of of FitResult::offers; "": it is not asked for
   std::string refusal;            ///< why it cannot work; "": it can
   bool too_large = false;         ///< for the target itself: nothing more is known of it

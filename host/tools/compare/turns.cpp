@@ -89,7 +89,8 @@ std::map<std::string, std::string> sets_of(const Arm& arm, int64_t seed) {
 /// Of a run that is there: it is this arm's, and nothing that it depends on has changed.
 Status check_run(const Arm& arm, int64_t seed, const fs::path& run) {
   const RunRecord record = TRY(open_run(run));
-  if (record.recipe != arm.study->recipe.path || record.sets != sets_of(arm, seed) || record.device != arm.study->target.device)
+  if (record.recipe != arm.study->recipe.path || record.input.sets != sets_of(arm, seed) || record.input.given_uses != arm.given_uses ||
+      record.device != arm.study->target.device)
     return recipe_error(run.string() + ": this is the run of another recipe, or of other arguments",
                         "give the comparison another --out, or remove the folder");
   TRY_STATUS(check_recipe(record, run));
@@ -118,6 +119,7 @@ Status train_turn(const Arm& arm, int64_t seed, const fs::path& run, int64_t unt
     words.push_back(arm.recipe.string());
     words.insert(words.end(), {"--out", run.string()});
     for (const auto& [name, value] : sets_of(arm, seed)) words.insert(words.end(), {"--set", name + "=" + value});
+    for (const std::string& use : arm.given_uses) words.insert(words.end(), {"--use", use});
   } else {
     words.push_back(run.string());
   }

@@ -105,7 +105,7 @@ Result<std::unique_ptr<Study>> study_stored(const fs::path& recipe, const fs::pa
 }
 
 Result<std::unique_ptr<Study>> study_model(const fs::path& folder, int64_t length, StudyOptions options) {
-  options.recipe_text = kModelRecipe;
+  options.text = kModelRecipe;
   options.sets = {{"model", folder.string()}, {"length", length_text(folder, length)}};
   options.single_row = true;
   return study_stored("model.lua", folder, options);
@@ -114,7 +114,7 @@ Result<std::unique_ptr<Study>> study_model(const fs::path& folder, int64_t lengt
 Result<std::unique_ptr<Study>> study_adapter(const fs::path& folder, const FolderOptions& given, StudyOptions options) {
   const AdapterConfig config = TRY(read_adapter_config(folder));
   const fs::path base = TRY(base_of(folder, config, given.base));
-  options.recipe_text = kAdapterRecipe;
+  options.text = kAdapterRecipe;
   options.sets = {
       {"model", base.string()}, {"length", length_text(base, given.length)}, {"adapter", folder.string()}, {"strategy", config.strategy}};
   options.single_row = true;

@@ -41,14 +41,17 @@ Table sets_of(const std::map<std::string, std::string>& sets) {
   return out;
 }
 
+List uses_of(const std::vector<std::string>& given) { return List(given.begin(), given.end()); }
+
 Table record_json(const RunRecord& r) {
   List plugins, strategies;
   for (const auto& p : r.plugins) plugins.push_back(Value(Table{{"id", Value(p.id)}, {"version", Value(p.version)}}));
   for (const auto& s : r.strategies) strategies.push_back(Value(s.name + " " + s.options));
   return {{"galley", Value(r.version)},
           {"recipe", Value(r.recipe.string())},
-          {"text", Value(r.recipe_text)},
-          {"sets", Value(sets_of(r.sets))},
+          {"text", Value(r.input.text)},
+          {"sets", Value(sets_of(r.input.sets))},
+          {"uses", Value(uses_of(r.input.given_uses))},
           {"device", Value(r.device)},
           {"machine", Value(r.machine)},
           {"seed", Value(static_cast<int64_t>(r.seed))},
@@ -201,6 +204,7 @@ Value planned_json(const Study& study, const fs::path& recipe, const std::string
                   {"recipe", Value(recipe.string())},
                   {"text", Value(study.recipe.text)},
                   {"sets", Value(sets_of(study.recipe.sets))},
+                  {"uses", Value(uses_of(study.recipe.given_uses))},
                   {"device", Value(study.target.device)},
                   {"machine", Value(study.target.isa)},
                   {"seed", Value(static_cast<int64_t>(study.recipe.seed))},

@@ -234,11 +234,11 @@ function peakTables(map, memory) {
 /** What a run comes from. */
 function originSection(run, open) {
   const r = run.record;
-  const sets = Object.entries(r.sets || {}).map(([k, v]) => `${k} = ${v}`).join('\n');
+  const given = Object.entries(r.sets || {}).map(([k, v]) => `${k} = ${v}`).concat((r.uses || []).map((u) => `--use ${u}`)).join('\n');
   const body = element(
       'div', {}, factsOf([
         ['recipe', r.recipe],
-        ['arguments', sets ? element('pre', {}, sets) : ''],
+        ['arguments', given ? element('pre', {}, given) : ''],
         ['Galley', r.galley],
         ['device', r.device ? `${r.device} (${r.machine})` : ''],
         ['seed', r.seed === undefined ? '' : String(r.seed)],
