@@ -12,6 +12,7 @@
 #include "host/session/run_lock.hpp"
 #include "host/tools/compare/budget.hpp"
 #include "host/tools/compare/compare_report.hpp"
+#include "host/tools/compare/control.hpp"
 #include "host/tools/compare/turns.hpp"
 #include "host/tools/report/columns.hpp"
 #include "host/tools/report/live_line.hpp"
@@ -58,7 +59,9 @@ size_t width_of(const std::vector<Arm>& arms) {
 
 /// The baseline with other rounding errors, as an arm of its own; its name cannot be a variant's.
 Result<Arm> control_of(const Comparison& comparison, const StudyOptions& options) {
-  Arm out = TRY(planned_arm(comparison.arms.front(), {{"control", "true"}}, comparison.seeds.front(), options));
+  Arm out = comparison.arms.front();
+  out.given_uses.push_back(TRY(control_strategy(*out.study)));
+  out = TRY(planned_arm(out, {}, comparison.seeds.front(), options));
   out.name += ".control";
   return out;
 }

@@ -62,7 +62,6 @@ struct CompileOptions {
   int64_t head_rows = 0;                                       ///< rows of a chunk of the head and loss; 0: `order` chooses
   bool least_head = false;                                     ///< `order` chooses as few rows as products can do with
   uint64_t seed = 1;                                           ///< for initializers
-  double loss_factor = 1;                                      ///< multiplies the loss scale, whoever chose it
   int64_t steps = 0;                                           ///< steps of the run; 0: epochs decide
   int64_t micro_batches = 0;                                   ///< > 0 overrides what strategies claim
   int64_t memory_limit = 0;                                    ///< the most bytes in the memory that computes; 0: not limited

@@ -27,7 +27,6 @@ Result<Roles> bind_roles(Plugins& plugins) {
                                                               {"take_rows", &roles.take_rows},
                                                               {"step_begin", &roles.step_begin},
                                                               {"loss_begin", &roles.loss_begin},
-                                                              {"scale_loss", &roles.scale_loss},
                                                               {"loss_seed", &roles.loss_seed},
                                                               {"scheduled", &roles.scheduled},
                                                               {"next_rows", &roles.next_rows},

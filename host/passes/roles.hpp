@@ -19,7 +19,6 @@ struct Roles {
   const galley_op* take_rows = nullptr;    ///< takes the position to sample from
   const galley_op* step_begin = nullptr;   ///< makes step scalars before the first micro-batch
   const galley_op* loss_begin = nullptr;   ///< sets the loss to 0
-  const galley_op* scale_loss = nullptr;   ///< multiplies the loss scale
   const galley_op* loss_seed = nullptr;    ///< makes the loss seed of loss scale and tokens
   const galley_op* scheduled = nullptr;    ///< takes an option's value at the applied step
   const galley_op* next_rows = nullptr;    ///< moves the random numbers' row on in each micro-batch

@@ -116,11 +116,6 @@ Status window(Compilation& c) {
   }
   TRY_STATUS(rewrite_part(c, RewriteOf::Window, Section::Window, "window."));
   const Graph::As as(graph, {Section::Window});
-  if (c.options.loss_factor != 1) {  // after what strategies choose
-    AttrList attrs;
-    attrs.set("factor", c.options.loss_factor);
-    TRY_STATUS(append(c, c.roles.scale_loss, "window.factor", {scalar(GALLEY_SCALAR_LOSS_SCALE)}, std::move(attrs), {}));
-  }
   TRY_STATUS(append(c, c.roles.loss_seed, "window.seed", {scalar(GALLEY_SCALAR_LOSS_SCALE), scalar(GALLEY_SCALAR_WINDOW_TOKENS)}, {},
                     {scalar(GALLEY_SCALAR_LOSS_SEED), scalar(GALLEY_SCALAR_GRADIENT_FACTOR)}));
   TRY_STATUS(schedules(c));

@@ -298,7 +298,7 @@ StrategySpec Reader::read_strategy(const toml::table& table) {
   if (!is_name(out.name, "._-"))
     fail(*table.get("name"), "'name' must be lower-case letters, digits, '.', '_' and '-', not '" + out.name + "'");
   const std::string where = "strategy '" + out.name + "'";
-  only(table, where, {"name", "summary", "source", "exactness", "against", "option", "provides", "needs", "config", "loss"});
+  only(table, where, {"name", "summary", "source", "exactness", "against", "option", "provides", "needs", "config", "loss", "control"});
   out.summary = string(table, "summary", where, true);
   out.source = string(table, "source", where);
   const std::string exactness = string(table, "exactness", where, true);
@@ -312,6 +312,7 @@ StrategySpec Reader::read_strategy(const toml::table& table) {
   out.against = read_against(table, out);
   out.losses = read_losses(table, out);
   out.config = strings(table, "config");
+  out.control = exact<bool>(table, "control", "true or false").value_or(false);
   return out;
 }
 

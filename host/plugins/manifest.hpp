@@ -51,6 +51,7 @@
 //   provides = [{ facet = "window", value = "micro-batches", when = { steps = [2, 3] } }]   # `when` is optional: any of these values
 //   needs = [{ facet = "update" }]    # what another strategy of the recipe has to provide; with `value`: this one
 //   config = ["quantization_config"]  # keys of a model's config.json that describe what this strategy has saved
+//   control = true                    # optional, of plugins that come with Galley: a recipe with it is the control of `galley compare`
 //
 //   [[strategy.option]]
 //   name = "lr"
@@ -126,6 +127,7 @@ struct StrategySpec {
   std::vector<OptionSpec> options;
   std::vector<FacetRule> provides, needs;
   std::vector<std::string> config;  ///< keys of a model's config.json that a run with this strategy understands
+  bool control = false;             ///< it changes nothing but rounding errors: what these do alone is seen beside a recipe with it
   int line = 0;
 
   const OptionSpec* option(std::string_view option_name) const;

@@ -444,11 +444,6 @@ Status Reader::read(const Entry& entry, Recipe* recipe) {
   TRY_STATUS(set_seed(recipe->sets, "seed", &recipe->seed));
   recipe->split = recipe->seed;
   TRY_STATUS(set_seed(recipe->sets, "split", &recipe->split));
-  if (const auto control = recipe->sets.find("control"); control != recipe->sets.end()) {
-    if (control->second != "true" && control->second != "false")
-      return recipe_error("--set control=" + control->second + ": true or false");
-    recipe->control = control->second == "true";
-  }
   recipe->warnings = std::move(warnings_);
   return ok();
 }

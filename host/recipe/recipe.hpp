@@ -126,8 +126,7 @@ struct Recipe : RecipeInput {
   double epochs = 0;                     ///< 0: the recipe says steps
   Place epochs_place;                    ///< the place of epochs
   uint64_t seed = 1;
-  uint64_t split = 1;    ///< the seed that decides which documents are held out, and how they are masked
-  bool control = false;  ///< the same run with other rounding errors: gradients are computed at 3/4 of the loss, and divided by it
+  uint64_t split = 1;  ///< the seed that decides which documents are held out, and how they are masked
   Validation validate;
   Saving save;
   bool deterministic = true;         ///< false: kernels may be faster, and their bytes may differ from run to run

@@ -27,7 +27,7 @@ Result<std::unique_ptr<RecipeScript>> RecipeScript::run(const Recipe& recipe, co
   Result<const Entry*> made = script->language_.run(recipe.text, recipe.name);
   // Missing arguments stand as "", which may well be what went wrong.
   if (made.ok() || script->arguments_.missing()) {
-    std::vector<std::string> always = {"seed", "split", "control"};
+    std::vector<std::string> always = {"seed", "split"};
     if (!made.ok() || (*made)->kind == Entry::Kind::Compare) always.insert(always.end(), {"variant", "budget", "trial"});
     TRY_STATUS(script->arguments_.finish(recipe.name, recipe.library, SourceMap(recipe.text).names_asked("arg"), always));
   }

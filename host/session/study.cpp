@@ -389,9 +389,6 @@ CompileOptions compile_options(const Study& s, const StudyOptions& options, bool
   out.head_rows = options.head_rows > 0 ? options.head_rows : s.recipe.head_rows;
   out.least_head = least_head;
   out.seed = s.recipe.seed;
-  // Every product of backward then rounds otherwise; of a power of two none would. Below 1, so that nothing overflows in 16 bit that would
-  // not without it.
-  if (s.recipe.control) out.loss_factor = 0.75;
   out.steps = s.recipe.epochs > 0 ? 0 : s.recipe.steps;  // a resumed run knows how many the epochs are
   out.memory_limit = options.memory_limit > 0 ? options.memory_limit : s.target.memory_limit;
   out.corpus_bytes = reads_data(options) ? static_cast<int64_t>(s.data.bytes()) : 0;

@@ -143,7 +143,6 @@ const std::vector<const galley_op*>& ops() {
             .infer<begin_shape>()
             .table(),
         made("zero").output("loss", GALLEY_ROLE_WHOLE).infer<one_double>().table(),
-        made("scaled").input("scale", GALLEY_ROLE_WHOLE, in_place).number("factor", 1, "of the scale").infer<nothing>().table(),
         made("seed")
             .input("scale", GALLEY_ROLE_WHOLE)
             .input("tokens", GALLEY_ROLE_WHOLE)
@@ -242,7 +241,6 @@ Hand::Hand()
   roles.checksum = op("checksum");
   roles.step_begin = op("begin");
   roles.loss_begin = op("zero");
-  roles.scale_loss = op("scaled");
   roles.loss_seed = op("seed");
   roles.scheduled = op("scheduled");
   roles.next_rows = op("rows");

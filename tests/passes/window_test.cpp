@@ -36,20 +36,6 @@ TEST_F(Window, BeginsWithTheScalarsAndTheUpdateCountsItself) {
   EXPECT_EQ(graph.tensor(c->applied).kind, uint32_t{GALLEY_KIND_STATE});
 }
 
-class Scaled : public Window {
- protected:
-  Scaled() { options.loss_factor = 0.75; }
-};
-TEST_F(Scaled, AFactorOfTheLossIsBehindWhatStrategiesChoose) {
-  const galley_tensor w = parameter("w");
-  lose(node("y", "mul", {input("x"), w}));
-  train({w});
-  use("steps", {});
-  graph.tensor(w).update_use = 0;
-  ASSERT_EQ(through({differentiate, update, window}), "");
-  EXPECT_EQ(text(Section::Window), begins + "scaled(scalar.loss_scale) -> \n" + seeds);
-}
-
 // The host writes the block's first bytes: what it says of an option moves all that is after it on.
 TEST_F(Window, WhatTheHostSaysOfOptionsIsWithWhatItSaysOfSteps) {
   const int64_t host = graph.scalars.host_bytes, norm = graph.tensor(scalar(GALLEY_SCALAR_GRADIENT_NORM)).slice.offset;

@@ -245,7 +245,7 @@ def check_sets(what, words):
     """A script takes what is given to it; modules that it requires may ask for more."""
     script = next((source / x for x in words[2:] if re.fullmatch(r'scripts/\w+\.lua', x)), None)
     if script and script.exists():
-        asked = set(re.findall(r'arg\s*\(?\s*"([^"]+)"', script.read_text())) | {'seed', 'split', 'variant', 'control', 'budget'}
+        asked = set(re.findall(r'arg\s*\(?\s*"([^"]+)"', script.read_text())) | {'seed', 'split', 'variant', 'budget'}
         given = {words[i + 1].partition('=')[0] for i, x in enumerate(words[:-1]) if x == '--set'}
         check(given <= asked, f'{what}: {script.name} has no argument {sorted(given - asked)}')
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Strategies that the command line adds: a run with --use is that of a recipe which says the same, wherever recipes are read, and goes on so."""
+"""Strategies that the command line adds: a run with --use is that of a recipe which says the same, wherever recipes are read, and goes on so. And `perturb`, which
+comparisons and certificates add: the same gradients with other rounding errors, whoever scales the loss."""
 import json
 import pathlib
 import re
 import tomllib
 
-from galley_test import Run, case, cases, check, every, finish, fresh_folder, from_config, run, train, untimed, use
+from galley_test import Run, case, cases, check, every, finish, fresh_folder, from_config, run, together, train, untimed, use
 from report_kit import sealed
 from steps_kit import recipes, refused
 
@@ -69,12 +70,12 @@ def wherever_recipes_are_read(command, words):
 
 @case
 def in_comparisons():
-    """Of all arms."""
+    """Of all arms; the control has one more."""
     other = written('other', use('adamw', lr=9e-4))
     run('compare', plain, other, '--out', 'compared', '--seeds', '1,2', '--turns', '2', '--use', CLIP)
     records = {arm: record_of(f'compared/arms/{arm}/seed-1')['recipe'] for arm in ('plain', 'other', 'plain.control')}
-    check({arm: x['uses'] for arm, x in records.items()} == {'plain': [CLIP], 'other': [CLIP], 'plain.control': [CLIP]}, f'{records}')
-    check(every({'seed', 'split'} <= set(x['sets']) for x in records.values()), f'{[x["sets"] for x in records.values()]}')
+    check({arm: x['uses'] for arm, x in records.items()} == {'plain': [CLIP], 'other': [CLIP], 'plain.control': [CLIP, 'perturb']}, f'{records}')
+    check(every(set(x['sets']) == {'seed', 'split'} for x in records.values()), f'{[x["sets"] for x in records.values()]}')
     refused(plain, 'this is the run of another recipe, or of other arguments', command='compare',
             flags=[other, '--out', 'compared', '--seeds', '1,2', '--turns', '2'])
 
@@ -101,6 +102,32 @@ WRONG = {
 def errors(_, of):
     given, says, hint = of
     refused(plain, says, hint, flags=['--use', given])
+
+
+# ---- perturb ---------------------------------------------------------------------------------------------------------------------------
+
+
+@cases({'alone': [], 'fixed': [use('amp', compute='fp16', loss_scale=512)], 'dynamic': [use('amp', compute='fp16')]})
+def after_the_loss_scale(name, amp):
+    """Wherever it stands in the recipe."""
+    dumped = [run('plan', written(f'{name}-{i}', *uses, adamw), '--dump', 'window', *words).stdout
+              for i, (uses, words) in enumerate((([use('perturb'), *amp], []), (amp, ['--use', 'perturb'])))]
+    for dump in dumped:
+        writers = re.findall(r'^  (window\.\S+|amp\.\S+): (\w+)\(.*scalar\.loss_scale', dump, re.M)
+        check([op for _, op in writers] == ['step_begin', *(['copy'] if amp else []), 'scale_loss', 'loss_seed'], f'{writers}')
+
+
+@cases({'f32': [], 'fp16': [use('amp', compute='fp16', loss_scale=64)]})
+def only_rounding(name, amp):
+    """Three quarters change the last bits of what is trained, and no reported scale; a half changes nothing in F32."""
+    made = {factor: train(written(f'{name}-{factor}', *amp, *([use('perturb', factor=factor)] if factor else []), adamw), f'{name}-{factor}')
+            for factor in (None, 0.75, 0.5)}
+    losses = {factor: [x['loss'] for x in of.lines if 'loss' in x] for factor, of in made.items()}
+    check(losses[None] != losses[0.75] and every(abs(a - b) < 1e-3 for a, b in together(losses[None], losses[0.75])), f'{losses}')
+    if not amp:
+        same_runs(made[0.5], made[None])
+    scales = {factor: [x.get('loss_scale') for x in of.lines if 'loss' in x] for factor, of in made.items()}
+    check(scales[None] == scales[0.75], f'{scales}')
 
 
 finish()

@@ -173,6 +173,20 @@ TEST_F(Decisions, ClipByValueTouchesEachGradient) {
   EXPECT_EQ(refusal("clip", {}), "recipe.lua:3: clip: neither 'norm' nor 'value' is given");
 }
 
+TEST_F(Decisions, PerturbScalesTheLossAfterWhoeverChoosesTheScale) {
+  const auto amp = strategy("amp", {{"compute", Value("fp16")}}), perturb = strategy("perturb", {});
+  EXPECT_GT(perturb->rewrite()->phase, amp->rewrite()->phase);
+  ASSERT_EQ(rewrite(*perturb, Section::Window), "");
+  ASSERT_EQ(graph.section(Section::Window).size(), 1u);
+  const GraphNode& node = graph.node(graph.section(Section::Window)[0]);
+  EXPECT_STREQ(node.op->name, "scale_loss");
+  EXPECT_EQ(node.inputs, std::vector<galley_tensor>{*graph.scalar(GALLEY_SCALAR_LOSS_SCALE)});
+  EXPECT_EQ(attr(node, "factor"), 0.75);
+  const std::string two = NodeRun("scale_loss", sdk::Attrs().f("factor", 0.75)).in(GALLEY_F32, {2}, {1, 1}).infer();
+  EXPECT_NE(two.find("loss_scale (2) has to be one element, F32"), std::string::npos) << two;
+  EXPECT_EQ(refusal("perturb", {{"factor", Value(0.0)}}), "recipe.lua:3: 'factor' of perturb must be a number in (0, inf), not 0");
+}
+
 // ---- Recomputation ------------------------------------------------------------------------------------------------------------------
 
 /// The peak of a model with nothing but saved tensors: the bytes of those that are kept.

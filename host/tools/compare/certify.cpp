@@ -8,6 +8,7 @@
 #include "host/proofs/proofs.hpp"
 #include "host/session/session.hpp"
 #include "host/tools/compare/certify_judge.hpp"
+#include "host/tools/compare/control.hpp"
 #include "host/tools/compare/tensor_distance.hpp"
 #include "host/tools/compare/verdict.hpp"
 
@@ -488,8 +489,9 @@ Result<Certified> Certifier::run() {
   out_.steps = std::min(kCertifySteps, whole_study_->recipe.steps);
   whole_ = TRY(measure("whole", {}, wanted, false));
   if (band) {
-    control_ = TRY(measure(
-        "control", [](Recipe& recipe) { recipe.control = true; }, of_control, false));
+    const std::string control = TRY(control_strategy(*whole_study_));
+    const Edit with_control = [&](Recipe& recipe) { recipe.uses.push_back({control, {}, {"galley certify", 0}, {}}); };
+    control_ = TRY(measure("control", with_control, of_control, false));
     if (wanted.gradients) control_gradients_ = TRY(distances_of(control_->folder / "gradients", whole_.folder / "gradients"));
     if (wanted.updates) control_weights_ = TRY(distances_of(control_->folder / "weights", whole_.folder / "weights"));
     remove(*control_);

@@ -26,7 +26,7 @@ enum class Verdict {
   Identical,  ///< with every seed: all losses, and all that is exported, to the byte
   /// With every seed and at every step, losses differ by no more than kBandSlack times what the control's did up to there, and tensors by
   /// no more than kBandSlack times what its did at the end; and seeds do not agree on a side by more than kLeanSlack allows. The control is
-  /// the baseline with other rounding errors (Recipe::control).
+  /// the baseline with other rounding errors (control.hpp).
   Rounding,
   Same,       ///< the losses' difference is smaller than the margin (Decision::Word)
   Better,     ///< losses are lower, and it is no matter of chance

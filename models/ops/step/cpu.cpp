@@ -19,8 +19,6 @@ void step_begin(const Node& n, void*) {
   random[3] = 0;
 }
 
-void scale_loss(const Node& n, void*) { *n.update<float>(0) *= static_cast<float>(n.f("factor", 1)); }
-
 void loss_begin(const Node& n, void*) { *n.write<double>(0) = 0; }
 
 void loss_seed(const Node& n, void*) {
@@ -57,8 +55,8 @@ bool any(const Node&) { return true; }
 
 const bool added =
     add(kernel<step_begin, any>("step_begin.cpu", "step_begin")) && add(kernel<loss_begin, any>("loss_begin.cpu", "loss_begin")) &&
-    add(kernel<scale_loss, any>("scale_loss.cpu", "scale_loss")) && add(kernel<loss_seed, any>("loss_seed.cpu", "loss_seed")) &&
-    add(nodes_kernel<Scheduled>("scheduled.cpu", "scheduled")) && add(kernel<next_rows, any>("next_rows.cpu", "next_rows")) &&
-    add(kernel<step_end, any>("step_end.cpu", "step_end")) && add(kernel<put_back, any>("put_back.cpu", "put_back"));
+    add(kernel<loss_seed, any>("loss_seed.cpu", "loss_seed")) && add(nodes_kernel<Scheduled>("scheduled.cpu", "scheduled")) &&
+    add(kernel<next_rows, any>("next_rows.cpu", "next_rows")) && add(kernel<step_end, any>("step_end.cpu", "step_end")) &&
+    add(kernel<put_back, any>("put_back.cpu", "put_back"));
 
 }  // namespace

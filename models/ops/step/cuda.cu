@@ -21,11 +21,6 @@ void step_begin(const Node& n, void*, galley_queue* queue) {
          n.write<int64_t>(3), n.i("seed", 0), n.i("rows", 0));
 }
 
-__global__ void multiply_scale(float* loss_scale, float factor) { *loss_scale *= factor; }
-void scale_loss(const Node& n, void*, galley_queue* queue) {
-  launch(multiply_scale, {1, 1}, queue, n.update<float>(0), static_cast<float>(n.f("factor", 1)));
-}
-
 __global__ void begin_loss(double* loss) { *loss = 0; }
 void loss_begin(const Node& n, void*, galley_queue* queue) { launch(begin_loss, {1, 1}, queue, n.write<double>(0)); }
 
@@ -85,9 +80,9 @@ bool any(const Node&) { return true; }
 
 const bool added =
     add(kernel<step_begin, any>("step_begin.cuda", "step_begin")) && add(kernel<loss_begin, any>("loss_begin.cuda", "loss_begin")) &&
-    add(kernel<scale_loss, any>("scale_loss.cuda", "scale_loss")) && add(kernel<loss_seed, any>("loss_seed.cuda", "loss_seed")) &&
-    add(nodes_kernel<Scheduled>("scheduled.cuda", "scheduled")) && add(kernel<next_rows, any>("next_rows.cuda", "next_rows")) &&
-    add(kernel<step_end, any>("step_end.cuda", "step_end")) && add(kernel<put_back, any>("put_back.cuda", "put_back"));
+    add(kernel<loss_seed, any>("loss_seed.cuda", "loss_seed")) && add(nodes_kernel<Scheduled>("scheduled.cuda", "scheduled")) &&
+    add(kernel<next_rows, any>("next_rows.cuda", "next_rows")) && add(kernel<step_end, any>("step_end.cuda", "step_end")) &&
+    add(kernel<put_back, any>("put_back.cuda", "put_back"));
 
 }  // namespace
 }  // namespace galley::cuda::step_op

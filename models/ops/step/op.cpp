@@ -50,19 +50,6 @@ const bool begin_added =
             .reference<begin_reference>()
             .test("step", {{GALLEY_I64, {1}, 1, 1000}, {GALLEY_I64, {1}, 0, 1000}}, Attrs().i("seed", 7).i("rows", 4)));
 
-void scale_shape(const Node& n, Shapes&) {
-  single(n, 0, "loss_scale");
-  in_f32(n, 0, "loss_scale");
-}
-void scale_reference(const Node& n) { *n.update<double>(0) *= n.f("factor", 1); }
-Op scale_loss("scale_loss", "loss_scale *= factor: gradients are the same numbers, rounded otherwise");
-const bool scale_added = add(scale_loss.flags(GALLEY_OP_PRIVATE)
-                                 .input("loss_scale", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT)
-                                 .attr("factor", GALLEY_ATTR_F64, GALLEY_ATTR_REQUIRED, "by which it is multiplied")
-                                 .infer<scale_shape>()
-                                 .reference<scale_reference>()
-                                 .test("some", {{GALLEY_F32, {1}, 1, 70000}}, Attrs().f("factor", 0.75)));
-
 void loss_shape(const Node&, Shapes& out) { out.set(0, GALLEY_F64, {1}); }
 void loss_reference(const Node& n) { *n.write<double>(0) = 0; }
 Op loss_begin("loss_begin", "loss = 0");
