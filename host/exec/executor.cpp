@@ -15,7 +15,7 @@ namespace {
 uint32_t event_of(const Program& program, SegmentKind kind, TensorId tensor) {
   uint32_t event = 0;
   for (const Instruction& i : program.segment(kind).code)
-    if (i.action == Action::Copy && (i.inputs[0].tensor == tensor || i.outputs[0].tensor == tensor)) event = i.event;
+    if (i.action() == Action::Copy && (i.inputs[0].tensor == tensor || i.outputs[0].tensor == tensor)) event = i.event;
   return event;
 }
 
@@ -82,29 +82,30 @@ Result<void*> Executor::prepare(const Instruction& code, const galley_node_view*
   setup.target = target_.get();
   setup.queue = machine_->queue();
   setup.choices = choices_ ? choices_->table() : nullptr;
-  if (code.workspace != no_tensor) {
-    setup.workspace = machine_->kernel_address(code.workspace);
-    setup.workspace_bytes = program_.tensors[static_cast<size_t>(code.workspace)].bytes;
+  const Launch& launch = *code.launch();
+  const galley_kernel* kernel = launch.kernel;
+  if (launch.workspace != no_tensor) {
+    setup.workspace = machine_->kernel_address(launch.workspace);
+    setup.workspace_bytes = program_.tensors[static_cast<size_t>(launch.workspace)].bytes;
   }
-  if (code.constants != no_tensor) {
-    setup.constants = machine_->kernel_address(code.constants);
-    setup.constants_bytes = program_.tensors[static_cast<size_t>(code.constants)].bytes;
+  if (launch.constants != no_tensor) {
+    setup.constants = machine_->kernel_address(launch.constants);
+    setup.constants_bytes = program_.tensors[static_cast<size_t>(launch.constants)].bytes;
   }
   void* state = nullptr;
-  const Caller caller = caller_of(code.kernel, code.kernel->name);
+  const Caller caller = caller_of(kernel, kernel->name);
   Status status = call_plugin(
-      caller, "prepare", [&](galley_error* error) { return code.kernel->prepare(code.kernel->self, nodes, n, &setup, &state, error); },
-      Phase::Run);
+      caller, "prepare", [&](galley_error* error) { return kernel->prepare(kernel->self, nodes, n, &setup, &state, error); }, Phase::Run);
   for (size_t i = 0; i < watches_.size() && status.ok(); ++i) {
     Status checked = watches_[i]->prepared(code);
     if (checked) continue;
-    code.kernel->release(state);
+    kernel->release(state);
     status = checked.error().exit == Exit::Plugin ? plugin_fault(caller, "prepare", checked.error()) : std::move(checked);
   }
   if (status.ok()) return state;
   const std::string whose = code.strategy.empty() ? "" : " of " + code.strategy;
   return plugin_error(
-      "kernel '" + std::string(code.kernel->name) + "' cannot be prepared for '" + code.name + "'" + whose + ": " + status.error().cause,
+      "kernel '" + std::string(kernel->name) + "' cannot be prepared for '" + code.name + "'" + whose + ": " + status.error().cause,
       status.error().hint);
 }
 
@@ -115,18 +116,18 @@ Status Executor::prepare() {
     for (size_t i = 0; i < segment.code.size(); ++i) {
       const Instruction& code = segment.code[i];
       Prepared& prepared = prepared_[s][i];
-      prepared.action = code.action;
+      prepared.action = code.action();
       prepared.queue = code.queue;
       prepared.event = code.event;
-      if (code.action == Action::Kernel) {
-        if (!code.kernel) return plugin_error("'" + code.name + "' has no kernel");
-        prepared.kernel = code.kernel;
-        prepared.caller = caller_of(code.kernel, code.kernel->name);
+      if (const Launch* launch = code.launch()) {
+        if (!launch->kernel) return plugin_error("'" + code.name + "' has no kernel");
+        prepared.kernel = launch->kernel;
+        prepared.caller = caller_of(launch->kernel, launch->kernel->name);
         if (machine_->names_work()) prepared.name = code.name + (code.strategy.empty() ? "" : " of " + code.strategy);
         const NodeViews::Pair pair = views_.of(static_cast<SegmentKind>(s), i);
         prepared.first = TRY(prepare(code, pair.first, pair.n));
         prepared.later = pair.later == pair.first ? prepared.first : TRY(prepare(code, pair.later, pair.n));
-      } else if (code.action == Action::Copy) {
+      } else if (code.action() == Action::Copy) {
         const Operand &from = code.inputs[0], &to = code.outputs[0];
         if (from.bytes() != to.bytes())
           return plugin_error("'" + code.name + "' copies " + std::to_string(from.bytes()) + " bytes to " + std::to_string(to.bytes()));
@@ -143,17 +144,17 @@ Error Executor::located(Error error, SegmentKind kind, size_t index) const {
   std::string place = std::string(segment_names[static_cast<size_t>(kind)]) + ", instruction " + std::to_string(index);
   if (!code.name.empty()) place += ", '" + code.name + "'";
   if (!code.strategy.empty()) place += " of " + code.strategy;
-  if (code.kernel) place += ", kernel '" + std::string(code.kernel->name) + "'";
+  if (const Launch* launch = code.launch()) place += ", kernel '" + std::string(launch->kernel->name) + "'";
   error.cause = place + ": " + error.cause;
   return error;
 }
 
 Status Executor::enqueue(const Prepared& prepared, const Instruction& code, bool later, WeightFiles& files, Exporter* exporter) {
   switch (prepared.action) {
-    case Action::Kernel: {
+    case Action::Launch: {
       if (machine_->names_work()) machine_->name_work(prepared.name.c_str());
-      const Calling calling({prepared.caller.plugin, "enqueue", code.strategy, code.name, code.kernel->name});
-      const Undisturbed before(prepared.caller.plugin, "enqueue", code.kernel->name);
+      const Calling calling({prepared.caller.plugin, "enqueue", code.strategy, code.name, prepared.kernel->name});
+      const Undisturbed before(prepared.caller.plugin, "enqueue", prepared.kernel->name);
       Status launched = machine_->launch(prepared.queue, *prepared.kernel, later ? prepared.later : prepared.first, prepared.caller);
       if (const std::string wrong = before.disturbed(); !wrong.empty() && launched)
         launched = plugin_fault(prepared.caller, "enqueue", plugin_error(wrong));
@@ -204,7 +205,8 @@ std::vector<Executor::Stretch> Executor::stretches_of(SegmentKind kind) const {
   const std::vector<Instruction>& code = program_.segment(kind).code;
   std::vector<Stretch> out;
   for (size_t i = 0; i < code.size(); ++i) {
-    const bool capturable = code[i].action != Action::Read && code[i].action != Action::Write && code[i].capturable;
+    const Launch* launch = code[i].launch();
+    const bool capturable = launch ? launch->capturable : !code[i].read() && !code[i].write();
     if (out.empty() || out.back().capturable != capturable) out.push_back({i, i, capturable, nullptr});
     out.back().end = i + 1;
   }
@@ -218,7 +220,7 @@ Status Executor::run_timed(SegmentKind kind, bool later, WeightFiles& files) {
   times_.clear();
   for (size_t i = 0; i < segment.size(); ++i) {
     const Prepared& prepared = segment[i];
-    const bool takes_time = prepared.action == Action::Kernel || prepared.action == Action::Copy;
+    const bool takes_time = prepared.action == Action::Launch || prepared.action == Action::Copy;
     const auto mark = static_cast<uint32_t>(1 + 2 * i);
     if (takes_time) TRY_STATUS(machine_->mark(prepared.queue, mark));
     TRY_STATUS(run_range(kind, i, i + 1, later, files, nullptr));

@@ -114,7 +114,7 @@ class Executor {
  private:
   /// An instruction that is ready to run.
   struct Prepared {
-    Action action = Action::Kernel;
+    Action action = Action::Launch;
     uint32_t queue = 0;
     uint32_t event = 0;
     const galley_kernel* kernel = nullptr;

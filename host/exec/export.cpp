@@ -19,7 +19,7 @@ Result<Exporter> Exporter::create(const Program& program, Machine& machine, cons
   Exporter exporter(program, machine, run_directory);
   std::map<std::string, std::vector<const Instruction*>> files;
   for (const Instruction& code : program.segment(SegmentKind::Export).code)
-    if (code.action == Action::Write) files[code.file].push_back(&code);
+    if (code.write()) files[code.write()->file].push_back(&code);
   for (const auto& [file, writes] : files) TRY_STATUS(exporter.add(file, writes));
   return exporter;
 }
@@ -27,12 +27,11 @@ Result<Exporter> Exporter::create(const Program& program, Machine& machine, cons
 Status Exporter::add(const std::string& file, const std::vector<const Instruction*>& writes) {
   std::vector<safetensors::Item> items;
   for (const Instruction* code : writes) {
-    const Operand& operand = code->inputs[0];
-    const auto dtype = safetensors_dtype(code->file_dtype);
+    const Write& write = *code->write();
+    const auto dtype = safetensors_dtype(write.dtype);
     if (!dtype)
-      return plugin_error(file + ": tensor '" + code->entry + "' is " + dtype_name(code->file_dtype) +
-                          ", which safetensors files cannot hold");
-    items.push_back({code->entry, *dtype, operand.shape});
+      return plugin_error(file + ": tensor '" + write.entry + "' is " + dtype_name(write.dtype) + ", which safetensors files cannot hold");
+    items.push_back({write.entry, *dtype, code->inputs[0].shape});
   }
   const std::filesystem::path path = run_directory_ / file;
   TRY_STATUS(make_directories(path.parent_path()));
@@ -85,10 +84,11 @@ class Loss {
 }  // namespace
 
 Status Exporter::write(const Instruction& code) {
-  const auto file = outputs_.find(code.file);
-  if (file == outputs_.end()) return plugin_error(code.file + " was not announced by an instruction of the export segment");
+  const Write& to_file = *code.write();
+  const auto file = outputs_.find(to_file.file);
+  if (file == outputs_.end()) return plugin_error(to_file.file + " was not announced by an instruction of the export segment");
   Output& output = file->second;
-  Slot& slot = output.slots.at(code.entry);
+  Slot& slot = output.slots.at(to_file.entry);
   const Operand& operand = code.inputs[0];
   uint64_t at = slot.offset;
   Checksum sum;
@@ -98,7 +98,7 @@ Status Exporter::write(const Instruction& code) {
     at += bytes.size();
     return ok();
   };
-  const uint32_t from = operand.dtype, to = code.file_dtype;
+  const uint32_t from = operand.dtype, to = to_file.dtype;
   const int64_t from_bytes = galley_dtype_bytes(from), to_bytes = galley_dtype_bytes(to);
   int64_t done = 0;
   Loss loss;
@@ -112,8 +112,8 @@ Status Exporter::write(const Instruction& code) {
           bad >= 0 && bad != first_not_finite(bytes.data(), from, count)) {
         double value = 0;
         convert(&value, GALLEY_F64, bytes.data() + bad * from_bytes, from, 1);
-        return run_error(code.file + ": tensor '" + code.entry + "', element " + std::to_string(done + bad) + ": " + short_number(value) +
-                             " does not fit " + dtype_name(to),
+        return run_error(to_file.file + ": tensor '" + to_file.entry + "', element " + std::to_string(done + bad) + ": " +
+                             short_number(value) + " does not fit " + dtype_name(to),
                          "save it in bf16 or f32: `galley export RUN --dtype bf16 --out DIR` does so for a run that is over");
       }
       loss.add(bytes.data(), from, converted.data(), to, count);
@@ -126,9 +126,9 @@ Status Exporter::write(const Instruction& code) {
   slot.written = true;
   slot.checksum = sum.value();
   if (to_bytes >= from_bytes) return ok();
-  Rounded& rounded = rounded_.emplace_back(Rounded{code.file, code.entry, to, done, loss.relative(), loss.norm(), {}});
+  Rounded& rounded = rounded_.emplace_back(Rounded{to_file.file, to_file.entry, to, done, loss.relative(), loss.norm(), {}});
   if (code.inputs.size() < 2) {
-    rounded.trained = TRY(norm_since_file(operand, code.entry));
+    rounded.trained = TRY(norm_since_file(operand, to_file.entry));
     return ok();
   }
   rounded.trained = TRY(
@@ -161,9 +161,9 @@ Result<double> Exporter::norm_of_change(const Operand& value, const Before& befo
 Result<std::optional<double>> Exporter::norm_since_file(const Operand& value, const std::string& entry) {
   const std::optional<double> none;
   const std::vector<Instruction>& load = program_->segment(SegmentKind::Load).code;
-  const auto from = std::ranges::find_if(load, [&](const Instruction& i) { return i.action == Action::Read && i.entry == entry; });
-  if (from == load.end() || from->row_order.heads != 0) return none;
-  const auto files = tensor_files::Reader::open(from->file);
+  const auto from = std::ranges::find_if(load, [&](const Instruction& i) { return i.read() && i.read()->entry == entry; });
+  if (from == load.end() || from->read()->row_order.heads != 0) return none;
+  const auto files = tensor_files::Reader::open(from->read()->file);
   const tensor_files::Entry* found = files ? files->find(entry) : nullptr;
   const uint32_t dtype = found ? dtype_of(found->dtype) : 0;
   if (!found || found->shape != value.shape || !convertible(dtype, GALLEY_F64)) return none;

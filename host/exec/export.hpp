@@ -76,7 +76,7 @@ class Exporter {
   const Program* program_;
   Machine* machine_;
   std::filesystem::path run_directory_;
-  std::map<std::string, Output> outputs_;  ///< by Instruction::file
+  std::map<std::string, Output> outputs_;  ///< by Write::file
   std::vector<Rounded> rounded_;
 };
 

@@ -14,7 +14,7 @@ bool differs_later(const Instruction& code) {
 
 // Only `micro` runs more than once in a window; the others have no later pass.
 size_t variants(SegmentKind kind, const Instruction& code) {
-  if (code.action != Action::Kernel) return 0;
+  if (!code.launch()) return 0;
   return kind == SegmentKind::Micro && differs_later(code) ? 2 : 1;
 }
 
@@ -33,10 +33,11 @@ NodeViews::NodeViews(const Program& program, const Machine& machine) {
   for (size_t s = 0; s < program.segments.size(); ++s) {
     for (const Instruction& code : program.segments[s].code) {
       const size_t n = variants(static_cast<SegmentKind>(s), code);
-      views += n * nodes_of(code).size();
+      if (n == 0) continue;
+      views += n * code.launch()->nodes.size();
       operands += n * (code.inputs.size() + code.outputs.size());
       pointers += operands_of(code) * n;
-      for (const NodeOf& node : nodes_of(code)) attrs += n * node.attrs.view().size();
+      for (const LaunchNode& node : code.launch()->nodes) attrs += n * node.attrs.view().size();
     }
   }
   views_.reserve(views);
@@ -52,7 +53,7 @@ NodeViews::NodeViews(const Program& program, const Machine& machine) {
       const size_t n = variants(static_cast<SegmentKind>(s), code);
       if (n == 0) continue;
       Pair& pair = pairs_[s][i];
-      pair.n = static_cast<uint32_t>(nodes_of(code).size());
+      pair.n = static_cast<uint32_t>(code.launch()->nodes.size());
       pair.first = build(program, machine, code, false);
       pair.later = n == 2 ? build(program, machine, code, true) : pair.first;
     }
@@ -88,28 +89,17 @@ const galley_node_view* const* NodeViews::build(const Program& program, const Ma
   }
   const size_t outputs = operand_pointers_.size();
   for (const Operand& operand : code.outputs) operand_pointers_.push_back(build(program, machine, operand, later));
-  const galley_operand* const* input = operand_pointers_.data() + inputs;
-  const galley_operand* const* output = operand_pointers_.data() + outputs;
   const size_t first = view_pointers_.size();
-  for (const NodeOf& node : nodes_of(code)) {
+  for (const LaunchNode& node : code.launch()->nodes) {
     const size_t attrs = attr_pointers_.size();
     for (const galley_attr* attr : node.attrs.view()) attr_pointers_.push_back(attr);
-    galley_node_view& view = views_.emplace_back(new_struct<galley_node_view>());
-    view.op = node.op ? node.op->name : code.kernel->op;
-    view.name = node.name.c_str();
-    view.inputs = input;
-    view.outputs = output;
-    view.attrs = attr_pointers_.data() + attrs;
-    view.n_inputs = static_cast<uint32_t>(node.inputs.size());
-    view.n_outputs = static_cast<uint32_t>(node.outputs.size());
-    view.n_attrs = static_cast<uint32_t>(attr_pointers_.size() - attrs);
-    view.flags = node.flags;
-    view.first_row = node.first_row;
-    view.length = program.length;
-    view.block = node.block;
+    const std::span<const galley_operand* const> pointers = operand_pointers_;
+    galley_node_view& view =
+        views_.emplace_back(node_view(node, program.length, pointers.subspan(inputs + node.inputs.first, node.inputs.count),
+                                      pointers.subspan(outputs + node.outputs.first, node.outputs.count),
+                                      std::span<const galley_attr* const>(attr_pointers_).subspan(attrs)));
+    if (!node.op) view.op = code.launch()->kernel->op;
     view_pointers_.push_back(&view);
-    input += node.inputs.size();
-    output += node.outputs.size();
   }
   return view_pointers_.data() + first;
 }

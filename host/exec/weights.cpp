@@ -17,8 +17,8 @@ namespace {
 using tensor_files::Entry;
 using tensor_files::Reader;
 
-/// The tensors that a Read instruction means: those that are there, under its names in their order.
-std::vector<const Entry*> find_entries(const Reader& reader, const Instruction& code) {
+/// The tensors that are meant: those that are there, under its names in their order.
+std::vector<const Entry*> find_entries(const Reader& reader, const Read& code) {
   std::vector<const Entry*> found;
   if (const Entry* entry = reader.find(code.entry)) found.push_back(entry);
   for (const std::string& alias : code.aliases)
@@ -68,7 +68,7 @@ std::string short_text(double value) {
 }
 
 /// Two tensors of one shape that the model has one for.
-Status check_same(const Reader& reader, const Entry& a, const Entry& b, const Instruction& code) {
+Status check_same(const Reader& reader, const Entry& a, const Entry& b, const Read& code) {
   constexpr int64_t most = int64_t{1} << 16;
   const uint32_t types[] = {dtype_of(a.dtype), dtype_of(b.dtype)};
   const Entry* const entries[] = {&a, &b};
@@ -106,7 +106,7 @@ Status check_files(const Program& program, std::span<const std::string> ignored)
   std::map<std::string, std::vector<const Instruction*>> reads;
   for (const Segment& segment : program.segments)
     for (const Instruction& code : segment.code)
-      if (code.action == Action::Read) reads[code.file].push_back(&code);
+      if (code.read()) reads[code.read()->file].push_back(&code);
 
   for (const auto& [file, codes] : reads) {
     const Reader reader = TRY(Reader::open(file));
@@ -114,14 +114,14 @@ Status check_files(const Program& program, std::span<const std::string> ignored)
     std::vector<std::string> missing;
     std::string hint;
     for (const Instruction* code : codes) {
-      const std::vector<const Entry*> entries = find_entries(reader, *code);
+      const std::vector<const Entry*> entries = find_entries(reader, *code->read());
       for (const Entry* entry : entries) {
         read.insert(entry->name);
         TRY_STATUS(check_entry(reader, *entry, code->outputs[0]));
       }
       if (!entries.empty()) continue;
-      missing.push_back(code->entry);
-      hint = missing.size() == 1 ? code->hint : "";
+      missing.push_back(code->read()->entry);
+      hint = missing.size() == 1 ? code->read()->hint : "";
     }
     for (const Program::Unread& known : program.unread)
       if (known.file == file) read.insert(known.names.begin(), known.names.end());
@@ -155,9 +155,10 @@ Result<const Reader*> WeightFiles::open(const std::string& file) {
 
 Status WeightFiles::read(const Instruction& code) {
   TRY_STATUS(machine_.synchronize());
-  const Reader& reader = *TRY(open(code.file));
-  const std::vector<const Entry*> entries = find_entries(reader, code);
-  if (entries.empty()) return recipe_error(code.file + ": tensor '" + code.entry + "' is missing", code.hint);
+  const Read& from_file = *code.read();
+  const Reader& reader = *TRY(open(from_file.file));
+  const std::vector<const Entry*> entries = find_entries(reader, from_file);
+  if (entries.empty()) return recipe_error(from_file.file + ": tensor '" + from_file.entry + "' is missing", from_file.hint);
   const Entry* const entry = entries[0];
   const Operand& operand = code.outputs[0];
   for (const Entry* e : entries) TRY_STATUS(check_entry(reader, *e, operand));
@@ -192,7 +193,7 @@ Status WeightFiles::read(const Instruction& code) {
     std::byte* const source = straight ? direct + done * to_bytes : buffer;
     std::byte* const target = direct ? direct + done * to_bytes : buffer + most * from_bytes;
     const std::span<std::byte> read = {source, static_cast<size_t>(part * from_bytes)};
-    TRY_STATUS(reader.read_bytes(*entry, static_cast<uint64_t>(done * from_bytes), read, code.row_order));
+    TRY_STATUS(reader.read_bytes(*entry, static_cast<uint64_t>(done * from_bytes), read, from_file.row_order));
     if (const int64_t bad = blocks ? tensor_files::first_broken_block(entry->dtype, read) : -1; bad >= 0)
       return recipe_error(reader.place_of(*entry) + ", block " + std::to_string(done / block + bad) + ": a scale is NaN or infinite",
                           "these weights are broken; training would only spread it");
@@ -215,7 +216,7 @@ Status WeightFiles::read(const Instruction& code) {
     }
     done += part;
   }
-  for (size_t i = 1; i < entries.size(); ++i) TRY_STATUS(check_same(reader, *entry, *entries[i], code));
+  for (size_t i = 1; i < entries.size(); ++i) TRY_STATUS(check_same(reader, *entry, *entries[i], from_file));
   return ok();
 }
 

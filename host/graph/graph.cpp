@@ -533,21 +533,10 @@ NodeDescription::NodeDescription(const galley_op* op, const std::string& name, c
   for (size_t i = 0; i < inputs.size(); ++i) inputs_.push_back(describe(inputs[i], updates_input(op, i) ? GALLEY_READ_WRITE : GALLEY_READ));
   for (size_t i = 0; i < outputs.size(); ++i)
     outputs_.push_back(describe(outputs[i], chosen(accumulate, i) ? GALLEY_ACCUMULATE : GALLEY_WRITE));
-  view_ = {sizeof(galley_node_view),
-           1,
-           op->name,
-           name.c_str(),
-           inputs_.data(),
-           outputs_.data(),
-           attrs_.data(),
-           static_cast<uint32_t>(inputs_.size()),
-           static_cast<uint32_t>(outputs_.size()),
-           static_cast<uint32_t>(attrs_.size()),
-           0,
-           GALLEY_NODE_TRAINING,
-           0,
-           length,
-           -1};
+  view_ = node_view({}, length, inputs_, outputs_, attrs_);
+  view_.op = op->name;
+  view_.name = name.c_str();
+  view_.flags = GALLEY_NODE_TRAINING;
 }
 
 }  // namespace galley

@@ -9,7 +9,7 @@ Accesses::Accesses(const Outline::Code& code, const Originals& source, size_t te
   uint32_t region = 0;
   for (uint32_t entry = 0; entry < region_.size(); ++entry) {
     const Instruction& i = *source.instructions[entry];
-    const bool kernel = i.action == Action::Kernel && i.queue == 0;
+    const bool kernel = i.launch() && i.queue == 0;
     region_[entry] = kernel ? region : entry;
     if (!kernel) region = entry + 1;
     first_.push_back(accesses_.size());

@@ -10,7 +10,6 @@ namespace galley {
 
 std::vector<TakeOver> take_overs(const Program& program, const Instruction& i) {
   std::vector<TakeOver> out;
-  if (!i.op) return out;
   const auto movable = [&](const Operand& o) {
     if (!o.present()) return false;
     const ProgramTensor& t = program.tensors[static_cast<size_t>(o.tensor)];
@@ -80,7 +79,7 @@ Status alias(Compilation& c) {
           o.value = o.tensor;
           o.tensor = *next++;
         }
-      if (i.workspace != no_tensor) i.workspace = *next++;
+      if (i.workspace() != no_tensor) i.launch()->workspace = *next++;
     }
   }
   renumber(program, canonical_numbers(outline_of(program)));

@@ -199,16 +199,12 @@ class Recomputer::Pass {
     ids.resize(compression.tensors.size(), no_tensor);
     for (const Instruction& i : code) {
       const auto begin = static_cast<uint32_t>(out_.code.touched.size());
-      const auto touch = [&](TensorId local) {
+      visit_touched(i, [&](TensorId local) {
         TensorId& id = ids[static_cast<size_t>(local)];
         if (id == no_tensor) id = add(numbers, 0, &compression.tensors[static_cast<size_t>(local)]);
         out_.code.touched.push_back(id);
-      };
-      for (const auto* operands : {&i.inputs, &i.outputs})
-        for (const Operand& o : *operands)
-          if (o.present()) touch(o.tensor);
-      if (i.workspace != no_tensor) touch(i.workspace);
-      out_.code.entries.push_back({Action::Kernel, 0, 0, begin, static_cast<uint32_t>(out_.code.touched.size())});
+      });
+      out_.code.entries.push_back({Action::Launch, 0, 0, begin, static_cast<uint32_t>(out_.code.touched.size())});
       out_.origins.push_back({&i});
     }
   }
@@ -293,14 +289,11 @@ Status clone(Compilation& c) {
       continue;
     }
     Instruction i = *origin.code;
-    for (auto* operands : {&i.inputs, &i.outputs})
-      for (Operand& o : *operands)
-        if (o.present()) o.tensor = *next++;
-    if (i.workspace != no_tensor) i.workspace = *next++;
+    visit_touched(i, [&](TensorId& id) { id = *next++; });
     i.event = entry.event;
     i.recomputed = origin.again;
     i.rounded = origin.rounded;
-    if (i.recomputed) c.program.recomputed_flops += i.flops;
+    if (i.recomputed && i.launch()) c.program.recomputed_flops += i.launch()->flops;
     code.push_back(std::move(i));
   }
   micro = std::move(code);

@@ -124,7 +124,7 @@ Result<Program> compile(Graph& graph, Strategies strategies, Plugins& plugins, c
     if (options.watch) options.watch(pass.info, c);
   }
   double flops = 0;
-  for (const Instruction& i : c.program.segment(SegmentKind::Micro).code) flops += i.flops;
+  for (const Instruction& i : c.program.segment(SegmentKind::Micro).code) flops += i.launch() ? i.launch()->flops : 0;
   c.program.flops_per_token = flops / static_cast<double>(c.program.rows * c.program.length);
   return std::move(c.program);
 }

@@ -7,6 +7,7 @@
 #include "host/passes/place/components.hpp"
 #include "host/passes/place/segment_code.hpp"
 #include "host/plan/dtype.hpp"
+#include "host/plan/outline.hpp"
 #include "host/plan/timing.hpp"
 
 namespace galley {
@@ -58,14 +59,11 @@ Result<bool> Compressor::emit(const GraphTensor& t, const SavedFormat& format, b
     if (!choice.kernel || choice.constants > 0) return take_out(), false;
     give(program, micro[i], choice);
     micro[i].strategy = label(c_.strategies, format.use);
-    kernels.push_back({micro[i].op->name, choice.kernel->name, choice.plugin->manifest.id});
+    kernels.push_back({micro[i].launch()->op()->name, choice.kernel->name, choice.plugin->manifest.id});
     seconds += instruction_seconds(program, micro[i], c_.target);
   }
-  const auto local = [&](TensorId& id) { id = id == no_tensor ? no_tensor : id - static_cast<TensorId>(first_tensor); };
   for (size_t i = first; i < micro.size(); ++i) {
-    for (auto* operands : {&micro[i].inputs, &micro[i].outputs})
-      for (Operand& o : *operands) local(o.tensor);
-    local(micro[i].workspace);
+    visit_touched(micro[i], [&](TensorId& id) { id -= static_cast<TensorId>(first_tensor); });
     (i < unpacks ? compression->pack : compression->unpack).push_back(std::move(micro[i]));
   }
   compression->tensors.assign(program.tensors.begin() + static_cast<std::ptrdiff_t>(first_tensor), program.tensors.end());

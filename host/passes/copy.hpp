@@ -9,8 +9,9 @@ namespace galley {
 
 inline Instruction sync(Action action, uint32_t queue, uint32_t event) {
   Instruction i;
-  i.action = action;
-  i.name = action == Action::Record ? "record" : "wait";
+  if (action == Action::Record) i.what = Record();
+  else i.what = Wait();
+  i.name = action_names[i.what.index()];
   i.queue = queue;
   i.event = event;
   return i;
@@ -45,7 +46,7 @@ inline Operand with_access(Operand operand, uint32_t access) {
 inline Instruction copy_between(const std::vector<ProgramTensor>& tensors, const Operand& from, const Operand& to, uint32_t queue,
                                 uint32_t event) {
   Instruction i;
-  i.action = Action::Copy;
+  i.what = Copy();
   i.name = "copy of " + tensors[static_cast<size_t>(from.tensor)].name;
   i.inputs = {with_access(from, GALLEY_READ)};
   i.outputs = {with_access(to, GALLEY_WRITE)};

@@ -113,10 +113,10 @@ class Peaks {
       Operand whole;
       whole.tensor = 0;
       whole.shape = {int64_t{1} << 40};
-      out[0].action = Action::Copy;
+      out[0].what = Copy();
       out[0].inputs = {with_access(whole, GALLEY_READ)};
       out[0].outputs = {with_access(whole, GALLEY_WRITE)};
-      out[1].action = Action::Wait;
+      out[1].what = Wait();
       return out;
     }();
     return &all[action == Action::Copy ? 0 : 1];

@@ -19,9 +19,9 @@ bool no_higher(const std::vector<int64_t>& peaks, const std::vector<int64_t>& th
 std::set<TensorId> dropped_constants(const Sources& sources, const Fusion& fusion) {
   std::set<TensorId> joined, kept;
   for (size_t s = 0; s < segment_count; ++s)
-    for (const Launch& launch : fusion.launches[s])
+    for (const PlannedLaunch& launch : fusion.launches[s])
       for (const uint32_t k : launch.entries)
-        if (const TensorId id = sources[s].instructions[k]->constants; id != no_tensor) (launch.choice ? joined : kept).insert(id);
+        if (const TensorId id = sources[s].instructions[k]->constants(); id != no_tensor) (launch.choice ? joined : kept).insert(id);
   for (const TensorId id : kept) joined.erase(id);
   return joined;
 }
@@ -47,7 +47,7 @@ std::vector<int64_t> Fuser::peaks(const Outline& outline, const Sources& sources
     code.entries.reserve(fusion.launches[s].size());
     code.touched.reserve(from.touched.size());
     std::vector<const std::vector<TakeOver>*> allowed;
-    for (const Launch& launch : fusion.launches[s]) {
+    for (const PlannedLaunch& launch : fusion.launches[s]) {
       Outline::Entry entry = from.entries[launch.entries.front()];
       std::vector<const Instruction*> nodes;
       for (const uint32_t k : launch.entries) nodes.push_back(sources[s].instructions[k]);
@@ -191,10 +191,10 @@ Status fuse(Compilation& c) {
     if (fusion.launches[s].empty()) continue;
     std::vector<Instruction> code;
     code.reserve(fusion.launches[s].size());
-    for (const Launch& launch : fusion.launches[s]) {
+    for (const PlannedLaunch& launch : fusion.launches[s]) {
       if (!launch.choice) {
-        code.push_back(program.segments[s].code[launch.entries.front()]);
-        if (code.back().kernel) alone.insert(code.back().kernel->name);
+        code.push_back(std::move(program.segments[s].code[launch.entries.front()]));
+        if (const Launch* one = code.back().launch(); one && one->kernel) alone.insert(one->kernel->name);
         continue;
       }
       std::vector<const Instruction*> nodes;
@@ -202,7 +202,7 @@ Status fuse(Compilation& c) {
       Instruction& i = code.emplace_back(join(nodes, launch));
       const KernelChoice& choice = *launch.choice;
       give(program, i, choice);
-      chosen.insert({op_text(i), choice.kernel->name, choice.plugin->manifest.id});
+      chosen.insert({op_text(*i.launch()), choice.kernel->name, choice.plugin->manifest.id});
     }
     program.segments[s].code = std::move(code);
   }

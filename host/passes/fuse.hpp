@@ -24,8 +24,8 @@ namespace galley {
 using Sources = std::array<Originals, segment_count>;
 
 struct Fusion {
-  std::array<std::vector<Launch>, segment_count> launches;  ///< by segment, in order; all empty: nothing changes
-  std::vector<int64_t> peaks;                               ///< by memory class, after outputs have taken over inputs
+  std::array<std::vector<PlannedLaunch>, segment_count> launches;  ///< by segment, in order; all empty: nothing changes
+  std::vector<int64_t> peaks;                                      ///< by memory class, after outputs have taken over inputs
 };
 
 /// Finds launches for any choice of what backward keeps. Asks kernels once about all nodes of one kind.

@@ -14,20 +14,18 @@ SegmentFuser::SegmentFuser(Joints& joints, Kernels& kernels, const Outline& outl
       apart_(apart),
       code_(outline.segments[segment]),
       source_(source),
-      permitted_(permitted),
       segment_(segment),
       room_(room),
       accesses_(code_, source, outline.tensors.size()),
+      ops_(source.instructions.size()),
       slot_(source.instructions.size()),
       launch_(source.instructions.size(), -1) {
+  for (uint32_t entry = 0; entry < ops_.size(); ++entry) {
+    if (!of(entry).launch() || of(entry).queue != 0 || !(permitted.empty() || permitted[entry])) continue;
+    const galley_op* op = of(entry).launch()->op();
+    if (op && !(op->flags & GALLEY_OP_EXCHANGE)) ops_[entry] = op;
+  }
   std::iota(slot_.begin(), slot_.end(), 0u);
-}
-
-/// A kernel's entry that may join others.
-bool SegmentFuser::open(uint32_t entry) const {
-  const Instruction& i = of(entry);
-  if (!permitted_.empty() && !permitted_[entry]) return false;
-  return i.action == Action::Kernel && i.queue == 0 && i.op && !(i.op->flags & GALLEY_OP_EXCHANGE);
 }
 
 uint32_t SegmentFuser::floor(uint32_t entry, std::span<const uint32_t> chain) const {
@@ -43,7 +41,7 @@ uint32_t SegmentFuser::floor(uint32_t entry, std::span<const uint32_t> chain) co
 
 /// A chain of these links that begins with the entry, each link the next one that reads what the one before has made.
 Result<bool> SegmentFuser::try_chain(uint32_t entry, const std::vector<std::string>& links) {
-  Launch launch;
+  PlannedLaunch launch;
   launch.links = links.size();
   launch.entries = {entry};
   while (launch.entries.size() < links.size()) {
@@ -53,8 +51,8 @@ Result<bool> SegmentFuser::try_chain(uint32_t entry, const std::vector<std::stri
       if (!made.writes) continue;
       for (const uint32_t index : accesses_.readers(made.tensor)) {
         const Access& read = accesses_[index];
-        if (read.entry > last && read.entry < next && read.same_range(made) && open(read.entry) && launch_[read.entry] < 0 &&
-            of(read.entry).op->name == links[launch.entries.size()])
+        if (read.entry > last && read.entry < next && read.same_range(made) && ops_[read.entry] && launch_[read.entry] < 0 &&
+            ops_[read.entry]->name == links[launch.entries.size()])
           next = read.entry;
       }
     }
@@ -68,7 +66,7 @@ Result<bool> SegmentFuser::try_chain(uint32_t entry, const std::vector<std::stri
 }
 
 /// Numbers what lies between the links, and finds what nothing else reads.
-void SegmentFuser::mark(Launch& launch) const {
+void SegmentFuser::mark(PlannedLaunch& launch) const {
   const auto among = [](const auto& list, auto what) { return std::find(list.begin(), list.end(), what) != list.end(); };
   const auto only_here = [&](TensorId tensor) {
     if (outline_.tensors[static_cast<size_t>(tensor)].life != Life::Segment || among(outline_.read_by_host, tensor)) return false;
@@ -117,7 +115,7 @@ bool SegmentFuser::move(std::span<const uint32_t> entries, uint32_t to, std::vec
     if (at <= first) continue;
     const auto ids = apart_.segments[segment_].of(code_.entries[entry]);
     // A workspace is not moved: the launch has one of its own.
-    for (const TensorId id : ids.first(ids.size() - (of(entry).workspace != no_tensor))) {
+    for (const TensorId id : ids.first(ids.size() - (of(entry).workspace() != no_tensor))) {
       const int64_t bytes = room_.born(id, at);
       if (!bytes || std::any_of(extensions.begin(), extensions.end(), [&](const Extension& e) { return e.tensor == id; })) continue;
       if (!room_.fits(room_.memory_of(id), first, at - 1, bytes)) {
@@ -138,13 +136,13 @@ void SegmentFuser::give_back(std::vector<Extension>& extensions, size_t keep) {
   }
 }
 
-bool SegmentFuser::has_room(const Launch& launch, bool take) {
+bool SegmentFuser::has_room(const PlannedLaunch& launch, bool take) {
   const uint32_t front = launch.entries.front();
   std::vector<Extension> extensions;
   if (!move(launch.entries, slot_[front], extensions)) return false;
   const int32_t to = room_.begin_of(segment_) + static_cast<int32_t>(slot_[front]);
   int64_t workspace = launch.choice ? room_.rounded(launch.choice->workspace, 0) : 0;
-  if (of(front).workspace != no_tensor && launch_[front] < 0)
+  if (of(front).workspace() != no_tensor && launch_[front] < 0)
     workspace -= room_.rounded(outline_.tensors[static_cast<size_t>(code_.of(code_.entries[front]).back())].bytes, 0);
   const bool fits = workspace <= 0 || room_.fits(0, to, to, workspace);
   if (!fits || !take) {
@@ -165,7 +163,7 @@ int64_t SegmentFuser::constants_of(std::span<const uint32_t> entries) const {
     if (launch_[entry] >= 0) {
       if (launches.insert(launch_[entry]).second)
         bytes += room_.rounded(launches_[static_cast<size_t>(launch_[entry])].choice->constants, 0);
-    } else if (const TensorId id = of(entry).constants; id != no_tensor && own.insert(id).second) {
+    } else if (const TensorId id = of(entry).constants(); id != no_tensor && own.insert(id).second) {
       bytes += room_.rounded(outline_.tensors[static_cast<size_t>(id)].bytes, 0);
     }
   }
@@ -173,7 +171,7 @@ int64_t SegmentFuser::constants_of(std::span<const uint32_t> entries) const {
 }
 
 /// Asks for a kernel and for room.
-Result<bool> SegmentFuser::accept(Launch launch) {
+Result<bool> SegmentFuser::accept(PlannedLaunch launch) {
   if (!has_room(launch, false)) return false;
   std::vector<const Instruction*> nodes;
   for (const uint32_t entry : launch.entries) nodes.push_back(&of(entry));
@@ -181,7 +179,7 @@ Result<bool> SegmentFuser::accept(Launch launch) {
   // Constants live for the whole run, so that more of them than the entries have would raise any peak.
   if (!launch.choice->kernel || room_.rounded(launch.choice->constants, 0) > constants_of(launch.entries)) return false;
   // A kernel of one of the nodes alone that wants to go before it does.
-  if (std::ranges::any_of(nodes, [&](const Instruction* node) { return node->priority > launch.choice->priority; })) return false;
+  if (std::ranges::any_of(nodes, [&](const Instruction* node) { return node->launch()->priority > launch.choice->priority; })) return false;
   if (!has_room(launch, true)) return false;
   const uint32_t to = slot_[launch.entries.front()];
   for (const uint32_t entry : launch.entries) {
@@ -194,8 +192,8 @@ Result<bool> SegmentFuser::accept(Launch launch) {
   return true;
 }
 
-Launch SegmentFuser::joined(std::span<Unit* const> members) const {
-  Launch launch;
+PlannedLaunch SegmentFuser::joined(std::span<Unit* const> members) const {
+  PlannedLaunch launch;
   launch.links = members.front()->entries.size();
   for (const Unit* unit : members) launch.entries.insert(launch.entries.end(), unit->entries.begin(), unit->entries.end());
   // All inputs of the chains, then all outputs.
@@ -212,7 +210,7 @@ Launch SegmentFuser::joined(std::span<Unit* const> members) const {
 
 /// What takes an entry or a chain by itself.
 const galley_kernel* SegmentFuser::kernel_of(uint32_t entry) const {
-  return launch_[entry] < 0 ? of(entry).kernel : launches_[static_cast<size_t>(launch_[entry])].choice->kernel;
+  return launch_[entry] < 0 ? of(entry).launch()->kernel : launches_[static_cast<size_t>(launch_[entry])].choice->kernel;
 }
 
 /// All in one launch, or, if no kernel takes it or there is no room for it, those of one kernel, and of these each half likewise.
@@ -264,7 +262,7 @@ std::vector<std::vector<SegmentFuser::Unit*>> SegmentFuser::sharing(std::vector<
     for (size_t k = 0; k < of(entry).inputs.size(); ++k) {
       if (!of(entry).inputs[k].present()) continue;
       const Access& read = *access++;
-      const galley_operand_rule* rule = input_rule(of(entry).op, k);
+      const galley_operand_rule* rule = input_rule(ops_[entry], k);
       if (read.writes || !rule || rule->role != GALLEY_ROLE_ROWS) continue;
       const size_t at = known.try_emplace({read.tensor, read.begin, read.end}, out.size()).first->second;
       if (at == out.size()) out.emplace_back();
@@ -279,17 +277,17 @@ std::vector<std::vector<SegmentFuser::Unit*>> SegmentFuser::sharing(std::vector<
 Status SegmentFuser::find_groups() {
   std::map<std::tuple<uint32_t, bool, std::string>, std::vector<Unit>> kinds;
   for (uint32_t entry = 0; entry < slot_.size(); ++entry) {
-    if (!open(entry)) continue;
+    if (!ops_[entry]) continue;
     Unit unit = {{entry}, {}};
     std::string text;
     if (launch_[entry] < 0) {
-      if (!kernels_.takes_groups(of(entry).op)) continue;
-      text = of(entry).op->name;
+      if (!kernels_.takes_groups(ops_[entry])) continue;
+      text = ops_[entry]->name;
     } else {
-      const Launch& chain = launches_[static_cast<size_t>(launch_[entry])];
+      const PlannedLaunch& chain = launches_[static_cast<size_t>(launch_[entry])];
       if (chain.entries.front() != entry) continue;
       unit = {chain.entries, chain.marks};
-      for (const uint32_t link : chain.entries) text += (text.empty() ? "" : ">") + std::string(of(link).op->name);
+      for (const uint32_t link : chain.entries) text += (text.empty() ? "" : ">") + std::string(ops_[link]->name);
       if (!kernels_.takes_groups(text)) continue;
     }
     kinds[{accesses_.region(entry), source_.recomputed[entry], text}].push_back(std::move(unit));
@@ -306,18 +304,18 @@ Status SegmentFuser::find_groups() {
   return ok();
 }
 
-Result<std::vector<Launch>> SegmentFuser::run() {
+Result<std::vector<PlannedLaunch>> SegmentFuser::run() {
   for (uint32_t entry = 0; entry < slot_.size(); ++entry)
     for (const std::vector<std::string>& links : kernels_.chains())
-      if (open(entry) && launch_[entry] < 0 && of(entry).op->name == links.front() && TRY(try_chain(entry, links))) break;
+      if (ops_[entry] && launch_[entry] < 0 && ops_[entry]->name == links.front() && TRY(try_chain(entry, links))) break;
   TRY_STATUS(find_groups());
-  std::vector<Launch> out;
+  std::vector<PlannedLaunch> out;
   for (uint32_t entry = 0; entry < slot_.size(); ++entry) {
     if (launch_[entry] < 0) {
       out.push_back({{entry}, 1, {}, nullptr});
       continue;
     }
-    Launch& launch = launches_[static_cast<size_t>(launch_[entry])];
+    PlannedLaunch& launch = launches_[static_cast<size_t>(launch_[entry])];
     if (!launch.entries.empty() && launch.entries.front() == entry) out.push_back(std::move(launch));
   }
   return out;

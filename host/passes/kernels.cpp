@@ -15,26 +15,23 @@ namespace {
 /// An instruction as `query` sees it, and all that it sees as a string.
 struct Question {
   Question(const Instruction& i, const std::vector<ProgramTensor>& tensors, int64_t length) {
-    key = op_text(i) + " " + std::to_string(i.components);
+    key = op_text(*i.launch()) + " " + std::to_string(i.inputs.size());
     // They stay where they are: nodes point to their operands, and operands in a format to their components, which come after all nodes'.
     inputs.reserve(i.inputs.size());
     outputs.reserve(i.outputs.size());
     instruction = &i;
-    for (const NodeOf& node : nodes_of(i)) {
+    for (const LaunchNode& node : i.launch()->nodes) {
       key += " " + std::to_string(node.flags) + " " + std::to_string(node.first_row);
-      const size_t first_input = inputs.size(), first_output = outputs.size();
-      for (const Operand& o : node.inputs) inputs.push_back(describe(o, tensors));
+      for (const Operand& o : i.inputs_of(node)) inputs.push_back(describe(o, tensors));
       key += ">";
-      for (const Operand& o : node.outputs) outputs.push_back(describe(o, tensors));
+      for (const Operand& o : i.outputs_of(node)) outputs.push_back(describe(o, tensors));
       const auto& attrs = all_attrs.emplace_back(node.attrs.view());
       key += ";" + node.attrs.key();
-      views.push_back({sizeof(galley_node_view), 1, node.op->name, node.name.c_str(), inputs.data() + first_input,
-                       outputs.data() + first_output, attrs.data(), static_cast<uint32_t>(node.inputs.size()),
-                       static_cast<uint32_t>(node.outputs.size()), static_cast<uint32_t>(attrs.size()), 0, node.flags, node.first_row,
-                       length, node.block});
+      views.push_back(
+          node_view(node, length, std::span(inputs).subspan(node.inputs.first), std::span(outputs).subspan(node.outputs.first), attrs));
       nodes.push_back(&views.back());
     }
-    for (size_t k = i.inputs.size() - i.components; k < i.inputs.size(); ++k) inputs.push_back(describe(i.inputs[k], tensors));
+    for (size_t k = inputs.size(); k < i.inputs.size(); ++k) inputs.push_back(describe(i.inputs[k], tensors));
   }
   Question(const Question&) = delete;
   Question& operator=(const Question&) = delete;
@@ -50,7 +47,7 @@ struct Question {
                                    : names.emplace_back("between " + std::to_string(o.inner)).c_str();
     key += "|" + std::to_string(o.dtype) + "," + std::to_string(access) + "," + std::to_string(o.inner);
     for (const int64_t extent : o.shape) key += "," + std::to_string(extent);
-    if (o.present() && !instruction->nodes.empty()) name = shared_name(o, name);
+    if (o.present() && instruction->launch()->nodes.size() > 1) name = shared_name(o, name);
     operands.push_back(operand_view(o, name, nullptr, access));
     if (o.format) {
       key += "," + o.format->name + o.format->attrs.key();
@@ -83,7 +80,8 @@ struct Question {
 };
 
 /// What a node has that `known` does not reach to, or "".
-std::string unknown_part(const galley_known_op& known, const galley_op& op, const NodeOf& node) {
+std::string unknown_part(const galley_known_op& known, const Instruction& i, const LaunchNode& node) {
+  const galley_op& op = *node.op;
   const auto beyond = [](const std::span<const Operand>& operands, uint32_t n, const galley_operand_rule* const* rules, uint32_t n_rules) {
     if (n && n <= n_rules && rules[n - 1]->flags & GALLEY_OPERAND_VARIADIC) return std::string();
     for (size_t j = n; j < operands.size(); ++j)
@@ -91,9 +89,9 @@ std::string unknown_part(const galley_known_op& known, const galley_op& op, cons
     return std::string();
   };
   const std::string before = "it does not know ", of = " of '" + std::string(op.name) + "'";
-  if (const std::string in = beyond(node.inputs, known.n_inputs, op.inputs, op.n_inputs); !in.empty())
+  if (const std::string in = beyond(i.inputs_of(node), known.n_inputs, op.inputs, op.n_inputs); !in.empty())
     return before + "the input '" + in + "'" + of;
-  if (const std::string out = beyond(node.outputs, known.n_outputs, op.outputs, op.n_outputs); !out.empty())
+  if (const std::string out = beyond(i.outputs_of(node), known.n_outputs, op.outputs, op.n_outputs); !out.empty())
     return before + "the output '" + out + "'" + of;
   const std::vector<const galley_attr_rule*> rules = attr_rules(op);
   for (const galley_attr* attr : node.attrs.view()) {
@@ -111,17 +109,18 @@ std::string unknown_part(const galley_known_op& known, const galley_op& op, cons
 }  // namespace
 
 void give(Program& program, Instruction& i, const KernelChoice& choice) {
-  i.kernel = choice.kernel;
-  i.capturable = choice.capturable;
-  i.varies = choice.varies;
-  i.priority = choice.priority;
+  Launch& launch = *i.launch();
+  launch.kernel = choice.kernel;
+  launch.capturable = choice.capturable;
+  launch.varies = choice.varies;
+  launch.priority = choice.priority;
   const auto memory = [&](const char* what, int64_t bytes, Life life) {
     if (bytes <= 0) return no_tensor;
     program.tensors.push_back({what + i.name, GALLEY_U8, {bytes}, bytes, 0, Owner::Workspace, life, ""});
     return static_cast<TensorId>(program.tensors.size() - 1);
   };
-  i.workspace = memory("workspace of ", choice.workspace, Life::Segment);
-  i.constants = memory("constants of ", choice.constants, Life::Run);
+  launch.workspace = memory("workspace of ", choice.workspace, Life::Segment);
+  launch.constants = memory("constants of ", choice.constants, Life::Run);
 }
 
 Kernels::Kernels(Plugins& plugins, Strategies strategies, const Target& target, const CompileOptions& options, int64_t length)
@@ -142,15 +141,14 @@ const galley_codec* Kernels::codec(const std::string& format) {
 /// A chain is a plugin's own if all of its links are.
 bool Kernels::admitted(const Plugin& plugin, const Instruction& i) {
   if (admits_(plugin)) return true;
-  const std::vector<NodeOf> nodes = nodes_of(i);
-  return std::all_of(nodes.begin(), nodes.begin() + static_cast<std::ptrdiff_t>(i.links), [&](const NodeOf& node) {
+  return std::ranges::all_of(std::span(i.launch()->nodes).first(i.launch()->links), [&](const LaunchNode& node) {
     const Registered<galley_op> registered = plugins_.op(node.op->name);
     return registered.table == node.op && registered.plugin == &plugin;
   });
 }
 
 /// Why a kernel is not offered a node: the op is private to another plugin, or the node has what the kernel does not know of it. "" if it is.
-std::string Kernels::unknown_to(const Registered<galley_kernel>& kernel, const NodeOf& node) {
+std::string Kernels::unknown_to(const Registered<galley_kernel>& kernel, const Instruction& i, const LaunchNode& node) {
   const galley_op& op = *node.op;
   const std::string& owner = plugin_of(&op);
   if (owner.empty() || owner == kernel.plugin->manifest.id) return {};  // built with it
@@ -158,7 +156,7 @@ std::string Kernels::unknown_to(const Registered<galley_kernel>& kernel, const N
   const std::span all(kernel.table->knows, kernel.table->n_knows);
   const auto known = std::ranges::find_if(all, [&](const galley_known_op* k) { return galley_same_text(k->op, op.name); });
   if (known == all.end()) return "it does not say what it knows of '" + std::string(op.name) + "', an op of another plugin";
-  return unknown_part(**known, op, node);
+  return unknown_part(**known, i, node);
 }
 
 const std::vector<std::vector<std::string>>& Kernels::chains() {
@@ -194,21 +192,22 @@ Result<const KernelChoice*> Kernels::choose(const Instruction& i, const std::vec
   const auto [found, fresh] = chosen_.try_emplace(question.key);
   KernelChoice& choice = found->second;
   if (!fresh) return &choice;
-  const auto n = static_cast<uint32_t>(question.nodes.size());
+  const Launch& launch = *i.launch();
+  const auto n = static_cast<uint32_t>(launch.nodes.size());
   const TargetView target(target_);
   galley_kernel_plan plan = {};
-  for (const Registered<galley_kernel>& k : plugins_.kernels(op_text(i), target_.device, target_.isa)) {
+  for (const Registered<galley_kernel>& k : plugins_.kernels(op_text(launch), target_.device, target_.isa)) {
     const galley_kernel* kernel = k.table;
     if (question.formats && !(kernel->flags & GALLEY_KERNEL_FORMATS)) continue;
-    if (n > i.links && !(kernel->flags & GALLEY_KERNEL_GROUPS)) continue;
+    if (n > launch.links && !(kernel->flags & GALLEY_KERNEL_GROUPS)) continue;
     if (!admitted(*k.plugin, i)) {
       choice.refusals +=
           std::string("; ") + kernel->name + ": the recipe does not ask for kernels of plugin '" + k.plugin->manifest.id + "'";
       continue;
     }
     std::string beyond;
-    for (const NodeOf& node : nodes_of(i))
-      if (beyond.empty()) beyond = unknown_to(k, node);
+    for (const LaunchNode& node : launch.nodes)
+      if (beyond.empty()) beyond = unknown_to(k, i, node);
     if (!beyond.empty()) {
       choice.refusals += std::string("; ") + kernel->name + ": " + beyond;
       continue;

@@ -52,7 +52,7 @@ class Kernels {
 
  private:
   bool admitted(const Plugin& plugin, const Instruction& instruction);
-  std::string unknown_to(const Registered<galley_kernel>& kernel, const NodeOf& node);
+  std::string unknown_to(const Registered<galley_kernel>& kernel, const Instruction& instruction, const LaunchNode& node);
 
   Plugins& plugins_;
   const Target& target_;

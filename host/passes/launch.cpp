@@ -4,26 +4,32 @@ namespace galley {
 
 std::vector<size_t> joined_inputs(const std::vector<const Instruction*>& nodes) {
   size_t own = 0, components = 0;
-  for (const Instruction* node : nodes) components += node->inputs.size() - node->components;
+  for (const Instruction* node : nodes) components += node->launch()->nodes[0].inputs.count;
   std::vector<size_t> out;
-  for (const Instruction* node : nodes)
-    for (size_t k = 0; k < node->inputs.size(); ++k) out.push_back(k < node->inputs.size() - node->components ? own++ : components++);
+  for (const Instruction* node : nodes) {
+    const size_t end = own + node->launch()->nodes[0].inputs.count;
+    for (size_t k = 0; k < node->inputs.size(); ++k) out.push_back(own < end ? own++ : components++);
+  }
   return out;
 }
 
-Instruction join(const std::vector<const Instruction*>& nodes, const Launch& launch) {
+Instruction join(const std::vector<const Instruction*>& nodes, const PlannedLaunch& launch) {
   const Instruction& first = *nodes.front();
   Instruction out;
-  out.op = first.op;
+  Launch& made = *out.launch();
+  made.nodes.clear();
+  made.links = launch.links;
   out.strategy = first.strategy;
-  out.links = launch.links;
   out.recomputed = first.recomputed;
   const std::vector<size_t> at = joined_inputs(nodes);
   out.inputs.resize(at.size());
-  size_t number = 0;
+  size_t number = 0, own = 0;
   for (const Instruction* node : nodes) {
-    const size_t inputs = node->inputs.size() - node->components;
-    out.nodes.push_back({node->name, node->op, node->attrs, node->flags, node->first_row, node->block, inputs, node->outputs.size()});
+    LaunchNode& copy = made.nodes.emplace_back(node->launch()->nodes[0]);
+    copy.inputs.first = own;
+    copy.outputs.first = out.outputs.size();
+    own += copy.inputs.count;
+    out.outputs.insert(out.outputs.end(), node->outputs.begin(), node->outputs.end());
     for (const Operand& input : node->inputs) {
       Operand& o = out.inputs[at[number + static_cast<size_t>(&input - node->inputs.data())]] = input;
       if (!o.format) continue;
@@ -33,12 +39,10 @@ Instruction join(const std::vector<const Instruction*>& nodes, const Launch& lau
       o.format = std::move(format);
     }
     number += node->inputs.size();
-    out.components += node->components;
-    out.flops += node->flops;
+    made.flops += node->launch()->flops;
     out.rounded = out.rounded || node->rounded;
     if (node->strategy != out.strategy) out.strategy.clear();
   }
-  for (const Instruction* node : nodes) out.outputs.insert(out.outputs.end(), node->outputs.begin(), node->outputs.end());
   for (size_t k = 0; k < launch.marks.size(); ++k) {
     Operand& o = k < at.size() ? out.inputs[at[k]] : out.outputs[k - at.size()];
     o.inner = launch.marks[k].inner;
@@ -49,7 +53,7 @@ Instruction join(const std::vector<const Instruction*>& nodes, const Launch& lau
   return out;
 }
 
-Result<const Joints::Joint*> Joints::joint(const std::vector<const Instruction*>& nodes, const Launch& launch) {
+Result<const Joints::Joint*> Joints::joint(const std::vector<const Instruction*>& nodes, const PlannedLaunch& launch) {
   std::vector<uint64_t> key = {launch.links};
   for (const Instruction* node : nodes) key.push_back(reinterpret_cast<uintptr_t>(node));
   for (const Mark& mark : launch.marks) key.push_back(uint64_t{mark.inner} << 1 | mark.gone);

@@ -16,8 +16,8 @@ struct Mark {
   bool gone = false;
 };
 
-/// Entries of a segment that become one instruction, chain by chain.
-struct Launch {
+/// Entries of a segment that are to become one launch, chain by chain.
+struct PlannedLaunch {
   std::vector<uint32_t> entries;
   size_t links = 1;
   std::vector<Mark> marks;               ///< marks of a chain's operands: all nodes' inputs, then all outputs; empty for a group of nodes
@@ -28,7 +28,7 @@ struct Launch {
 /// come after all other inputs.
 std::vector<size_t> joined_inputs(const std::vector<const Instruction*>& nodes);
 /// Returns the instruction that does several nodes; the caller adds its kernel and workspace.
-Instruction join(const std::vector<const Instruction*>& nodes, const Launch& launch);
+Instruction join(const std::vector<const Instruction*>& nodes, const PlannedLaunch& launch);
 
 /// The instructions that the entries of a segment are, or are clones of. A clone differs in its tensors only.
 struct Originals {
@@ -45,7 +45,7 @@ class Joints {
     std::vector<TakeOver> take_overs;
   };
   /// Returns the nodes as one launch.
-  Result<const Joint*> joint(const std::vector<const Instruction*>& nodes, const Launch& launch);
+  Result<const Joint*> joint(const std::vector<const Instruction*>& nodes, const PlannedLaunch& launch);
   /// Returns what the instruction may take over if it is not joined.
   const std::vector<TakeOver>& alone(const Instruction* i);
 

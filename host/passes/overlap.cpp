@@ -24,9 +24,9 @@ OverlappedCopies::OverlappedCopies(const Program& program, const std::vector<Ins
     : program_(program), code_(code), target_(target) {
   for (size_t at = 0; at < code.size(); ++at) {
     const Instruction& i = code[at];
-    if (i.action == Action::Record || i.action == Action::Wait) continue;
+    if (i.action() == Action::Record || i.action() == Action::Wait) continue;
     const size_t place = places_++;
-    if (i.action != Action::Copy || i.queue == 0) {
+    if (i.action() != Action::Copy || i.queue == 0) {
       tasks_.push_back({at, place, instruction_seconds(program, i, target), 0});
       continue;
     }
@@ -50,8 +50,8 @@ void OverlappedCopies::find_uses() {
     for (const Operand* o : {&code_[copy.at].inputs[0], &code_[copy.at].outputs[0]}) uses_[o->tensor];
   size_t tasks = 0, copies = 0;
   for (const Instruction& i : code_) {
-    if (i.action == Action::Record || i.action == Action::Wait) continue;
-    const bool is_copy = i.action == Action::Copy && i.queue != 0;
+    if (i.action() == Action::Record || i.action() == Action::Wait) continue;
+    const bool is_copy = i.action() == Action::Copy && i.queue != 0;
     const size_t index = is_copy ? copies++ : tasks++;
     for (const auto* operands : {&i.inputs, &i.outputs})
       for (const Operand& o : *operands)
@@ -329,7 +329,7 @@ void overlap_copies(Compilation& c) {
   std::map<SegmentKind, std::vector<Instruction>> placed, once;
   for (const SegmentKind kind : kinds) {
     const std::vector<Instruction>& code = program.segment(kind).code;
-    if (std::none_of(code.begin(), code.end(), [](const Instruction& i) { return i.action == Action::Copy && i.queue != 0; })) continue;
+    if (std::none_of(code.begin(), code.end(), [](const Instruction& i) { return i.action() == Action::Copy && i.queue != 0; })) continue;
     placed[kind] = once[kind] = code;
     copy_once(program, once[kind], c.target);
   }

@@ -10,10 +10,8 @@ template <class Visit>
 void visit_ids(Program& p, Visit&& visit) {
   for (Segment& segment : p.segments)
     for (Instruction& i : segment.code) {
-      for (Operand& o : i.inputs) visit(o.tensor);
-      for (Operand& o : i.outputs) visit(o.tensor);
-      visit(i.workspace);
-      visit(i.constants);
+      visit_touched(i, visit);
+      if (Launch* launch = i.launch()) visit(launch->constants);
     }
   for (TensorId* id : {&p.scalars, &p.step_image, &p.readback, &p.window, &p.corpus, &p.staging, &p.logits, &p.scores, &p.sample_logits,
                        &p.sample_position, &p.checksums})
@@ -46,12 +44,8 @@ Outline::Code outline_of(const Segment& segment) {
   Outline::Code out;
   out.entries.reserve(segment.code.size());
   for (const Instruction& i : segment.code) {
-    Outline::Entry entry = {i.action, i.queue, i.event, static_cast<uint32_t>(out.touched.size()), 0};
-    for (const Operand& o : i.inputs)
-      if (o.present()) out.touched.push_back(o.tensor);
-    for (const Operand& o : i.outputs)
-      if (o.present()) out.touched.push_back(o.tensor);
-    if (i.workspace != no_tensor) out.touched.push_back(i.workspace);
+    Outline::Entry entry = {i.action(), i.queue, i.event, static_cast<uint32_t>(out.touched.size()), 0};
+    visit_touched(i, [&](TensorId t) { out.touched.push_back(t); });
     entry.end = static_cast<uint32_t>(out.touched.size());
     out.entries.push_back(entry);
   }

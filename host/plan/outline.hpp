@@ -19,7 +19,7 @@ struct Outline {
   };
   /// An instruction in the outline.
   struct Entry {
-    Action action = Action::Kernel;
+    Action action = Action::Launch;
     uint32_t queue = 0;
     uint32_t event = 0;
     uint32_t begin = 0, end = 0;  ///< the range of its tensors in `touched`
@@ -39,6 +39,15 @@ struct Outline {
 Outline outline_of(const Program& program);
 /// Returns the entries of one segment.
 Outline::Code outline_of(const Segment& segment);
+
+/// Calls `visit` with the id of each tensor that an instruction touches, in the order of Outline::Code::touched.
+template <class I, class Visit>
+void visit_touched(I& instruction, const Visit& visit) {
+  for (auto* operands : {&instruction.inputs, &instruction.outputs})
+    for (auto& o : *operands)
+      if (o.present()) visit(o.tensor);
+  if (auto* launch = instruction.launch(); launch && launch->workspace != no_tensor) visit(launch->workspace);
+}
 
 /// Returns new numbers for tensors, by which programs that differ only in their numbers become the same: first, in their present order, the
 /// tensors that live for the run or a window, then the others by their first use. Element i is the new number of tensor i; no_tensor if it

@@ -157,48 +157,64 @@ galley_operand operand_view(const Operand& operand, const char* name, void* data
   return out;
 }
 
-std::vector<NodeOf> nodes_of(const Instruction& i) {
-  if (i.nodes.empty())
-    return {{i.name, i.op, i.attrs, i.flags, i.first_row, i.block, std::span(i.inputs).first(i.inputs.size() - i.components), i.outputs}};
-  std::vector<NodeOf> out;
-  out.reserve(i.nodes.size());
-  size_t input = 0, output = 0;
-  for (const LaunchNode& p : i.nodes) {
-    out.push_back({p.name, p.op, p.attrs, p.flags, p.first_row, p.block, std::span(i.inputs).subspan(input, p.inputs),
-                   std::span(i.outputs).subspan(output, p.outputs)});
-    input += p.inputs;
-    output += p.outputs;
-  }
+Instruction launch_of(LaunchNode node, std::vector<Operand> inputs, std::vector<Operand> outputs) {
+  Instruction out;
+  out.name = node.name;
+  node.inputs = {0, inputs.size()};
+  node.outputs = {0, outputs.size()};
+  out.inputs = std::move(inputs);
+  out.outputs = std::move(outputs);
+  out.launch()->nodes.front() = std::move(node);
   return out;
 }
 
-std::string op_text(const Instruction& i) {
-  std::string text = i.op->name;
-  for (size_t k = 1; k < i.links; ++k) text += std::string(">") + i.nodes[k].op->name;
+galley_node_view node_view(const LaunchNode& node, int64_t length, std::span<const galley_operand* const> inputs,
+                           std::span<const galley_operand* const> outputs, std::span<const galley_attr* const> attrs) {
+  auto out = new_struct<galley_node_view>();
+  out.op = node.op ? node.op->name : nullptr;
+  out.name = node.name.c_str();
+  out.inputs = inputs.data();
+  out.outputs = outputs.data();
+  out.attrs = attrs.data();
+  out.n_inputs = static_cast<uint32_t>(inputs.size());
+  out.n_outputs = static_cast<uint32_t>(outputs.size());
+  out.n_attrs = static_cast<uint32_t>(attrs.size());
+  out.flags = node.flags;
+  out.first_row = node.first_row;
+  out.length = length;
+  out.block = node.block;
+  return out;
+}
+
+std::string op_text(const Launch& launch) {
+  std::string text = launch.op()->name;
+  for (size_t k = 1; k < launch.links; ++k) text += std::string(">") + launch.nodes[k].op->name;
   return text;
 }
 
 std::vector<int64_t> taken_inputs(const Instruction& i) {
-  const std::vector<NodeOf> nodes = nodes_of(i);
+  std::vector<int64_t> out(i.outputs.size(), -1);
+  if (!i.launch()) return out;
+  const std::vector<LaunchNode>& nodes = i.launch()->nodes;
   const auto taken = [&](size_t at, size_t k) -> int64_t {
     while (true) {
-      const NodeOf& node = nodes[at];
-      if (!node.op || k >= node.op->n_outputs) return -1;
-      const int32_t from = node.op->outputs[k]->alias;
-      if (from < 0 || static_cast<size_t>(from) >= node.inputs.size()) return -1;
-      const Operand& in = node.inputs[static_cast<size_t>(from)];
-      if (!in.inner) return &in - i.inputs.data();
+      const galley_op* op = nodes[at].op;
+      if (!op || k >= op->n_outputs) return -1;
+      const int32_t from = op->outputs[k]->alias;
+      if (from < 0 || static_cast<size_t>(from) >= nodes[at].inputs.count) return -1;
+      const size_t input = nodes[at].inputs.first + static_cast<size_t>(from);
+      const Operand& in = i.inputs[input];
+      if (!in.inner) return static_cast<int64_t>(input);
       if (in.present()) return -1;
       const auto made = [&](const Operand& o) { return o.inner == in.inner; };
       do --at;
-      while (std::none_of(nodes[at].outputs.begin(), nodes[at].outputs.end(), made));
-      k = static_cast<size_t>(std::find_if(nodes[at].outputs.begin(), nodes[at].outputs.end(), made) - nodes[at].outputs.begin());
+      while (std::ranges::none_of(i.outputs_of(nodes[at]), made));
+      const auto outputs = i.outputs_of(nodes[at]);
+      k = static_cast<size_t>(std::ranges::find_if(outputs, made) - outputs.begin());
     }
   };
-  std::vector<int64_t> out;
-  out.reserve(i.outputs.size());
   for (size_t at = 0; at < nodes.size(); ++at)
-    for (size_t k = 0; k < nodes[at].outputs.size(); ++k) out.push_back(taken(at, k));
+    for (size_t k = 0; k < nodes[at].outputs.count; ++k) out[nodes[at].outputs.first + k] = taken(at, k);
   return out;
 }
 

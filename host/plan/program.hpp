@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "galley/galley.h"
@@ -124,73 +125,100 @@ struct Operand {
 /// Returns what a plugin sees of an operand. If the operand has a format, the caller adds its components.
 galley_operand operand_view(const Operand& operand, const char* name, void* data, uint32_t access);
 
-enum class Action : uint8_t {
-  Kernel,  ///< runs `kernel` on the operands
-  Copy,    ///< copies inputs[0] to outputs[0] in another memory class, on `queue`; is over when `event` has been waited for
-  Record,  ///< records in `event` everything put on `queue` so far
-  Wait,    ///< lets later work on `queue` come after `event`
-  Read,    ///< load: reads outputs[0] from `entry` of `file`; converts it to the operand's dtype, through outputs[1] as staging if there
-  Write,   ///< export: writes inputs[0] to `entry` of `file`, converted to `file_dtype`; inputs[1], if any, is its value before training
+/// Operands of an instruction: `count` of its inputs, or of its outputs, from `first` on.
+struct OperandRange {
+  size_t first = 0, count = 0;
 };
 
-/// A node of a launch that computes several.
+/// A node that a launch computes.
 struct LaunchNode {
-  std::string name;
+  std::string name;  ///< its stable name
   const galley_op* op = nullptr;
-  AttrList attrs;
-  uint64_t flags = 0;
+  AttrList attrs = {};
+  uint64_t flags = 0;  ///< GALLEY_NODE_TRAINING
   int64_t first_row = 0;
-  int64_t block = -1;
-  size_t inputs = 0, outputs = 0;  ///< how many operands are its own, after those of the nodes before it
+  int64_t block = -1;                      ///< one of the model's repeated blocks; -1: none
+  OperandRange inputs = {}, outputs = {};  ///< its own among the instruction's, after those of the nodes before it
 };
 
-struct Instruction {
-  Action action = Action::Kernel;
-  std::string name;               ///< the node's stable name
-  std::string strategy;           ///< whose node it is: "NAME (recipe.lua:9)"; "": the model's own, or the host's
-  const galley_op* op = nullptr;  ///< Kernel only
-  const galley_kernel* kernel = nullptr;
-  bool capturable = true;  ///< Kernel: the device can capture its work and replay it
-  bool varies = false;     ///< Kernel: its bytes may differ from run to run
-  int64_t priority = 0;    ///< Kernel: the priority of its answer to `query`
-  std::vector<Operand> inputs;
-  size_t components = 0;         ///< how many of the last inputs are components of operands in formats, and no inputs of a node
-  std::vector<Operand> outputs;  ///< an operand that is updated in place is among the inputs, with READ_WRITE
-  AttrList attrs;
-  /// The nodes of a group or a chain: chain by chain, each of `links` nodes. If empty, the instruction is one node, which `op`, `attrs`,
-  /// `flags`, `first_row` and `block` describe.
-  std::vector<LaunchNode> nodes;
+/// Runs a kernel on the operands. The last inputs, which no node has, are components of operands in formats.
+struct Launch {
+  /// Never empty: one node, or those of a group or a chain, chain by chain, each of `links` nodes.
+  std::vector<LaunchNode> nodes = std::vector<LaunchNode>(1);
   size_t links = 1;
+  const galley_kernel* kernel = nullptr;
+  bool capturable = true;  ///< the device can capture its work and replay it
+  bool varies = false;     ///< its bytes may differ from run to run
+  int64_t priority = 0;    ///< the priority of the kernel's answer to `query`
   TensorId workspace = no_tensor;
   TensorId constants = no_tensor;  ///< live for the whole run; the kernel's `prepare` fills them
-  uint64_t flags = 0;              ///< GALLEY_NODE_TRAINING
-  int64_t first_row = 0;
-  int64_t block = -1;  ///< one of the model's repeated blocks; -1: none
-  uint32_t queue = 0;
-  uint32_t event = 0;                ///< Copy, Record, Wait: numbered from 1; 0: none
-  std::string file;                  ///< Read: absolute path as tensor_files.hpp reads it; Write: path below the run directory
-  std::string entry;                 ///< the name in that file
-  uint32_t file_dtype = 0;           ///< Write: the dtype in the file, to which the operand's numbers are rounded
-  std::vector<std::string> aliases;  ///< Read: other names of the same tensor in that file
-  std::string hint;                  ///< Read: what a user can do if the file has none of the names, or has several and they differ
-  tensor_files::RowOrder row_order;  ///< Read: the order of the tensor's rows in the file
   double flops = 0;
-  bool recomputed = false;  ///< a clone that runs forward again for backward
-  bool rounded = false;     ///< a clone of what has read a compressed tensor: it makes other numbers than forward did
+  const galley_op* op() const { return nodes.front().op; }  ///< of the first node
 };
 
-/// Shows one node of an instruction: the only one, or one of its `nodes`. Points into the instruction.
-struct NodeOf {
-  const std::string& name;
-  const galley_op* op;
-  const AttrList& attrs;
-  uint64_t flags;
-  int64_t first_row, block;
-  std::span<const Operand> inputs, outputs;
+/// Copies inputs[0] to outputs[0] in another memory class, on `queue`; is over when `event` has been waited for.
+struct Copy {};
+/// Records in `event` everything put on `queue` so far.
+struct Record {};
+/// Lets later work on `queue` come after `event`.
+struct Wait {};
+
+/// In load: reads outputs[0] from a file; converts it to the operand's dtype, through outputs[1] as staging if there.
+struct Read {
+  std::string file;                  ///< absolute path as tensor_files.hpp reads it
+  std::string entry;                 ///< the name in that file
+  std::vector<std::string> aliases;  ///< other names of the same tensor in that file
+  std::string hint;                  ///< what a user can do if the file has none of the names, or has several and they differ
+  tensor_files::RowOrder row_order;  ///< the order of the tensor's rows in the file
 };
-std::vector<NodeOf> nodes_of(const Instruction& instruction);
+
+/// In export: writes inputs[0] to a file; inputs[1], if any, is its value before training.
+struct Write {
+  std::string file;    ///< path below the run directory
+  std::string entry;   ///< the name in that file
+  uint32_t dtype = 0;  ///< the dtype in the file, to which the operand's numbers are rounded
+};
+
+/// The alternatives of Instruction::what, in their order.
+enum class Action : uint8_t { Launch, Copy, Record, Wait, Read, Write };
+inline constexpr std::array<const char*, 6> action_names = {"kernel", "copy", "record", "wait", "read", "write"};
+
+struct Instruction {
+  std::variant<Launch, Copy, Record, Wait, Read, Write> what;
+  std::string name;      ///< the node's stable name, or what is done: "read wte"
+  std::string strategy;  ///< whose node it is: "NAME (recipe.lua:9)"; "": the model's own, or the host's
+  std::vector<Operand> inputs;
+  std::vector<Operand> outputs;  ///< an operand that is updated in place is among the inputs, with READ_WRITE
+  uint32_t queue = 0;
+  uint32_t event = 0;       ///< Copy, Record, Wait: numbered from 1; 0: none
+  bool recomputed = false;  ///< a clone that runs forward again for backward
+  bool rounded = false;     ///< a clone of what has read a compressed tensor: it makes other numbers than forward did
+
+  Action action() const { return static_cast<Action>(what.index()); }
+  /// Return what the instruction is; null: it is something else.
+  Launch* launch() { return std::get_if<Launch>(&what); }
+  const Launch* launch() const { return std::get_if<Launch>(&what); }
+  const Read* read() const { return std::get_if<Read>(&what); }
+  const Write* write() const { return std::get_if<Write>(&what); }
+  /// Return what a launch has besides operands; no_tensor: nothing.
+  TensorId workspace() const { return launch() ? launch()->workspace : no_tensor; }
+  TensorId constants() const { return launch() ? launch()->constants : no_tensor; }
+  /// Return the operands of one of its nodes.
+  std::span<const Operand> inputs_of(const LaunchNode& node) const {
+    return std::span(inputs).subspan(node.inputs.first, node.inputs.count);
+  }
+  std::span<const Operand> outputs_of(const LaunchNode& node) const {
+    return std::span(outputs).subspan(node.outputs.first, node.outputs.count);
+  }
+};
+
+/// Returns the launch of one node that has all of the operands. It lacks a kernel.
+Instruction launch_of(LaunchNode node, std::vector<Operand> inputs, std::vector<Operand> outputs);
+/// Returns what a plugin sees of a node with these operands and attributes, which must outlive it.
+galley_node_view node_view(const LaunchNode& node, int64_t length, std::span<const galley_operand* const> inputs,
+                           std::span<const galley_operand* const> outputs, std::span<const galley_attr* const> attrs);
 /// Returns "rms_norm", or "add>rms_norm" for a chain.
-std::string op_text(const Instruction& instruction);
+std::string op_text(const Launch& launch);
 /// Returns for each output the input that it may take over by the ops' rules, through links of a chain that have no memory; -1: none.
 std::vector<int64_t> taken_inputs(const Instruction& instruction);
 

@@ -13,18 +13,18 @@ std::string_view arithmetic_of(uint32_t dtype, const AttrList& attrs) {
   return attrs.find("tf32") ? "tf32" : "f32";
 }
 
-std::string_view arithmetic_of(const Instruction& code) {
-  for (const Operand& input : code.inputs) {
-    const auto known = arithmetic_of(input.dtype, code.nodes.empty() ? code.attrs : code.nodes[0].attrs);
-    if (!known.empty()) return known;
-  }
-  return "f32";
+double arithmetic_seconds(const Instruction& code, const Target& target) {
+  const Launch* launch = code.launch();
+  if (!launch || launch->flops <= 0) return 0;
+  for (const Operand& input : code.inputs)
+    if (const auto known = arithmetic_of(input.dtype, launch->nodes[0].attrs); !known.empty())
+      return launch->flops / target.peak_flops(known);
+  return launch->flops / target.peak_flops("f32");
 }
 
 double arithmetic_seconds(const Program& program, SegmentKind kind, const Target& target) {
   double sum = 0;
-  for (const Instruction& code : program.segment(kind).code)
-    if (code.flops > 0) sum += code.flops / target.peak_flops(arithmetic_of(code));
+  for (const Instruction& code : program.segment(kind).code) sum += arithmetic_seconds(code, target);
   return sum;
 }
 
@@ -39,14 +39,15 @@ double instruction_seconds(const Program& program, const Instruction& code, cons
   const auto class_of = [&](const Operand& o) -> const MemoryClass& {
     return target.memories[program.tensors[static_cast<size_t>(o.tensor)].memory];
   };
-  if (code.action == Action::Copy) {
+  if (code.action() == Action::Copy) {
     const Operand &from = code.inputs[0], &to = code.outputs[0];
     const bool in = program.tensors[static_cast<size_t>(to.tensor)].memory == 0;
     return static_cast<double>(from.bytes()) / (in ? class_of(from).in_bandwidth : class_of(to).out_bandwidth);
   }
-  if (code.action != Action::Kernel) return 0;
+  if (code.action() != Action::Launch) return 0;
   double bytes = 0, unpacking = 0;
-  const int64_t room = code.workspace == no_tensor ? 0 : program.tensors[static_cast<size_t>(code.workspace)].bytes;
+  const TensorId workspace = code.workspace();
+  const int64_t room = workspace == no_tensor ? 0 : program.tensors[static_cast<size_t>(workspace)].bytes;
   for (const Operand& o : code.inputs) {
     if (!o.format) continue;
     unpacking += kUnpackFlops * static_cast<double>(elements(o.shape)) / target.peak_flops("f32");
@@ -55,7 +56,7 @@ double instruction_seconds(const Program& program, const Instruction& code, cons
   for (const auto* operands : {&code.inputs, &code.outputs})
     for (const Operand& o : *operands)
       if (o.present() && (operands == &code.outputs || !o.inner)) bytes += static_cast<double>(o.bytes());
-  return std::max(code.flops / target.peak_flops(arithmetic_of(code)), bytes / target.bandwidth()) + unpacking;
+  return std::max(arithmetic_seconds(code, target), bytes / target.bandwidth()) + unpacking;
 }
 
 double segment_seconds(const Program& program, SegmentKind kind, const Target& target) {
@@ -63,7 +64,7 @@ double segment_seconds(const Program& program, SegmentKind kind, const Target& t
   std::unordered_map<uint32_t, double> events;
   for (const Instruction& code : program.segment(kind).code) {
     double& clock = clocks[code.queue];
-    if (code.action == Action::Wait) {
+    if (code.action() == Action::Wait) {
       if (const auto event = events.find(code.event); event != events.end()) clock = std::max(clock, event->second);
       continue;
     }

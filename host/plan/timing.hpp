@@ -11,8 +11,9 @@ namespace galley {
 /// Returns the arithmetic of a node with an operand of this dtype, as targets name peaks: "bf16", "f16", "f32" or, if an attribute says so,
 /// "tf32"; empty for operands of other dtypes.
 std::string_view arithmetic_of(uint32_t dtype, const AttrList& attrs);
-/// Returns the arithmetic of an instruction's first operand of floating-point numbers; for several nodes, that of the first node.
-std::string_view arithmetic_of(const Instruction& code);
+/// Returns the seconds of an instruction's FLOPs at the peak of its arithmetic: that of its first operand of floating-point numbers, as its
+/// first node says. 0 if it is no launch.
+double arithmetic_seconds(const Instruction& code, const Target& target);
 
 /// Returns the seconds of an instruction. For a kernel: the larger of its FLOPs by the peak of its arithmetic and its operands' bytes by
 /// the bandwidth of class 0. Operands that it reads in their formats are unpacked before that; if its workspace has room for their numbers,

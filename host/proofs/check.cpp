@@ -101,7 +101,7 @@ class ProgramCheck {
     if (operand.offset < 0 || operand.offset % size != 0 || operand.offset + operand.bytes() > t.bytes)
       return plan_error(at + " uses " + range_text(program_, operand.tensor, operand.offset, operand.offset + operand.bytes()) +
                         ", which has " + std::to_string(t.bytes) + " in elements of " + std::to_string(size));
-    const bool left_out = code.action == Action::Copy && operand.access == no_access;
+    const bool left_out = code.action() == Action::Copy && operand.access == no_access;
     if (!(left_out || is_access(operand.access)) || !is_access(operand.later))
       return plan_error(at + ": access " + std::to_string(operand.access) + ", later " + std::to_string(operand.later) + " of '" + t.name +
                         "'");
@@ -132,7 +132,7 @@ class ProgramCheck {
     for (size_t i = 0; i < n + code.outputs.size(); ++i) {
       const Operand& o = i < n ? code.inputs[i] : code.outputs[i - n];
       if (!o.present() || (i < n && o.inner)) continue;
-      if (o.tensor == code.workspace) return plan_error(at + " has its workspace '" + tensor(o.tensor).name + "' among its operands");
+      if (o.tensor == code.workspace()) return plan_error(at + " has its workspace '" + tensor(o.tensor).name + "' among its operands");
       ranges.push_back({o.tensor, o.offset, i, o.offset + o.bytes(), writes(o)});
     }
     std::sort(ranges.begin(), ranges.end());
@@ -157,35 +157,38 @@ class ProgramCheck {
   }
 
   /// Whether an output of a link, or what it updates, is what a later link of its chain reads between the two.
-  static bool makes(const NodeOf& link, const Operand& between) {
+  static bool makes(const Instruction& code, const LaunchNode& link, const Operand& between) {
     const auto same = [&](const Operand& o) {
       if (!between.present()) return !o.present() && o.inner == between.inner && o.dtype == between.dtype && o.bytes() == between.bytes();
       return o.tensor == between.tensor && o.offset == between.offset && o.bytes() == between.bytes() && writes(o);
     };
-    return std::ranges::any_of(link.outputs, same) || (between.present() && std::ranges::any_of(link.inputs, same));
+    return std::ranges::any_of(code.outputs_of(link), same) || (between.present() && std::ranges::any_of(code.inputs_of(link), same));
   }
 
   /// Operands belong to nodes, and what lies between the links of a chain is made by a link before the one that reads it.
-  Status check_nodes(const std::string& at, const Instruction& code) const {
-    size_t inputs = 0, outputs = 0;
-    for (const LaunchNode& node : code.nodes) {
-      inputs += node.inputs;
-      outputs += node.outputs;
+  Status check_nodes(const std::string& at, const Instruction& code, const Launch& launch) const {
+    const std::span<const LaunchNode> nodes = launch.nodes;
+    const size_t links = std::max<size_t>(launch.links, 1);
+    if (nodes.empty() || nodes.size() % links != 0)
+      return plan_error(at + " has " + std::to_string(nodes.size()) + " nodes in chains of " + std::to_string(launch.links));
+    size_t inputs = 0, outputs = 0, components = 0;
+    for (const LaunchNode& node : nodes) {
+      if (node.inputs.first != inputs || node.outputs.first != outputs)
+        return plan_error(at + ": the operands of '" + node.name + "' begin at " + std::to_string(node.inputs.first) + " and " +
+                          std::to_string(node.outputs.first) + ", and those of the nodes before it end at " + std::to_string(inputs) +
+                          " and " + std::to_string(outputs));
+      inputs += node.inputs.count;
+      outputs += node.outputs.count;
     }
-    const size_t links = std::max<size_t>(code.links, 1);
-    const bool one = code.nodes.empty();
-    if (!one && (inputs + code.components != code.inputs.size() || outputs != code.outputs.size()))
+    for (const Operand& o : code.inputs) components += o.format ? o.format->count : 0;
+    if (inputs + components != code.inputs.size() || outputs != code.outputs.size())
       return plan_error(at + " has nodes with " + std::to_string(inputs) + " inputs and " + std::to_string(outputs) + " outputs, and " +
-                        std::to_string(code.inputs.size() - code.components) + " and " + std::to_string(code.outputs.size()) + " operands");
-    if (one ? code.links != 1 : code.nodes.size() % links != 0 || code.action != Action::Kernel)
-      return plan_error(at + " has " + std::to_string(code.nodes.size()) + " nodes in chains of " + std::to_string(code.links));
-    const std::vector<NodeOf> nodes = nodes_of(code);
+                        std::to_string(code.inputs.size() - components) + " and " + std::to_string(code.outputs.size()) + " operands");
     for (size_t n = 0; n < nodes.size(); ++n)
-      for (const Operand& o : nodes[n].inputs) {
+      for (const Operand& o : code.inputs_of(nodes[n])) {
         if (!o.inner) continue;
-        const auto chain = nodes.begin() + static_cast<std::ptrdiff_t>(n - n % links);
-        const auto here = nodes.begin() + static_cast<std::ptrdiff_t>(n);
-        const bool made = std::any_of(chain, here, [&](const NodeOf& link) { return makes(link, o); });
+        const auto before = nodes.subspan(n - n % links, n % links);
+        const bool made = std::ranges::any_of(before, [&](const LaunchNode& link) { return makes(code, link, o); });
         if (!made || writes(o))
           return plan_error(at + ": '" + nodes[n].name + "' reads " +
                             (o.present() ? "'" + tensor(o.tensor).name + "'" : "an operand without memory") +
@@ -210,9 +213,10 @@ class ProgramCheck {
     const std::string at = place_text(program_, kind, index);
     if (code.queue >= target_.queues.size())
       return plan_error(at + " runs on queue " + std::to_string(code.queue) + " of " + std::to_string(target_.queues.size()));
-    if (code.action == Action::Record || code.action == Action::Wait)
+    const Launch* launch = code.launch();
+    if (code.action() == Action::Record || code.action() == Action::Wait)
       return code.event != 0 ? ok() : Status(plan_error(at + " has no event"));
-    if (code.action == Action::Copy) {
+    if (code.action() == Action::Copy) {
       if (code.inputs.size() != 1 || code.outputs.size() != 1 || !code.inputs[0].present() || !code.outputs[0].present())
         return plan_error(at + ": a copy has one source and one destination");
       if (code.inputs[0].bytes() != code.outputs[0].bytes())
@@ -225,27 +229,26 @@ class ProgramCheck {
       TRY_STATUS(check_direction(at, code));
     } else if (target_.queues[code.queue] != Queue::Compute) {
       return plan_error(at + " runs on queue " + std::to_string(code.queue) + ", which is for copies");
-    } else if (code.queue != 0 && code.action != Action::Kernel) {
+    } else if (code.queue != 0 && !launch) {
       return plan_error(at + ": files are read and written by the host, not on queue " + std::to_string(code.queue));
     }
-    TRY_STATUS(check_nodes(at, code));
+    if (launch) TRY_STATUS(check_nodes(at, code, *launch));
     const uint32_t bit = 1u << static_cast<uint32_t>(kind);
     for (const auto* operands : {&code.inputs, &code.outputs})
       for (const Operand& operand : *operands) {
         if (!operand.present()) continue;
         TRY_STATUS(check_operand(at, code, operand));
-        if (code.action == Action::Kernel && !target_.memories[tensor(operand.tensor).memory].computes)
+        if (launch && !target_.memories[tensor(operand.tensor).memory].computes)
           return plan_error(at + " computes with '" + tensor(operand.tensor).name + "' in memory class '" +
                             target_.memories[tensor(operand.tensor).memory].name + "', which does not compute");
         segments_[static_cast<size_t>(operand.tensor)] |= bit;
       }
-    if (code.workspace != no_tensor) {
-      if (!exists(code.workspace))
-        return plan_error(at + " has the workspace " + std::to_string(code.workspace) + ", which does not exist");
-      segments_[static_cast<size_t>(code.workspace)] |= bit;
+    if (const TensorId workspace = code.workspace(); workspace != no_tensor) {
+      if (!exists(workspace)) return plan_error(at + " has the workspace " + std::to_string(workspace) + ", which does not exist");
+      segments_[static_cast<size_t>(workspace)] |= bit;
     }
-    if (code.constants != no_tensor && (!exists(code.constants) || tensor(code.constants).life != Life::Run))
-      return plan_error(at + " has the constants " + std::to_string(code.constants) + ", which do not live for the whole run");
+    if (const TensorId own = code.constants(); own != no_tensor && (!exists(own) || tensor(own).life != Life::Run))
+      return plan_error(at + " has the constants " + std::to_string(own) + ", which do not live for the whole run");
     return check_overlaps(at, code);
   }
 

@@ -38,21 +38,17 @@ class Dump {
     return access + " " + place(o.tensor, o.offset) + " " + dtype_text(o.dtype) + shape_text(o.shape);
   }
   std::string line(const Instruction& code, bool micro) const {
-    std::string text;
-    switch (code.action) {
-      case Action::Kernel: text = code.kernel ? code.kernel->name : code.op ? code.op->name : "kernel"; break;
-      case Action::Copy: text = "copy"; break;
-      case Action::Record: text = "record"; break;
-      case Action::Wait: text = "wait"; break;
-      case Action::Read: text = "read"; break;
-      case Action::Write: text = "write"; break;
-    }
+    const Launch* launch = code.launch();
+    const bool one = !launch || launch->nodes.size() == 1;
+    std::string text = action_names[code.what.index()];
+    if (launch && launch->kernel) text = launch->kernel->name;
+    else if (launch && launch->op()) text = launch->op()->name;
     if (code.queue != 0) text += " queue " + std::to_string(code.queue);
     if (code.event != 0) text += " event " + std::to_string(code.event);
     text += " '" + code.name + "'";
     if (code.recomputed) text += " again";
-    if (code.first_row != 0) text += " row " + std::to_string(code.first_row);
-    if (!code.entry.empty()) text += " entry '" + code.entry + "'";
+    if (launch && one && launch->nodes[0].first_row) text += " row " + std::to_string(launch->nodes[0].first_row);
+    if (code.read() || code.write()) text += " entry '" + (code.read() ? code.read()->entry : code.write()->entry) + "'";
     auto list = [&](std::span<const Operand> operands) {
       std::string items;
       for (const Operand& o : operands) items += (items.empty() ? "" : ", ") + operand(o, micro);
@@ -61,16 +57,14 @@ class Dump {
     auto operands = [&](std::span<const Operand> inputs, std::span<const Operand> outputs) {
       return (inputs.empty() ? "" : ": " + list(inputs)) + (outputs.empty() ? "" : " -> " + list(outputs));
     };
-    if (code.nodes.empty()) text += operands(code.inputs, code.outputs);
-    if (code.workspace != no_tensor)
-      text +=
-          " | " + place(code.workspace, 0) + " " + std::to_string(program_.tensors[static_cast<size_t>(code.workspace)].bytes) + " bytes";
-    if (code.constants != no_tensor)
-      text +=
-          " | " + place(code.constants, 0) + " " + std::to_string(program_.tensors[static_cast<size_t>(code.constants)].bytes) + " bytes";
-    if (!code.nodes.empty())
-      for (const NodeOf& node : nodes_of(code))
-        text += "\n  " + std::string(node.op->name) + " '" + node.name + "'" + operands(node.inputs, node.outputs);
+    if (one) text += operands(code.inputs, code.outputs);
+    for (const TensorId own : {code.workspace(), code.constants()})
+      if (own != no_tensor)
+        text += " | " + place(own, 0) + " " + std::to_string(program_.tensors[static_cast<size_t>(own)].bytes) + " bytes";
+    for (size_t k = 0; !one && k < launch->nodes.size(); ++k) {
+      const LaunchNode& node = launch->nodes[k];
+      text += "\n  " + std::string(node.op->name) + " '" + node.name + "'" + operands(code.inputs_of(node), code.outputs_of(node));
+    }
     return text;
   }
 

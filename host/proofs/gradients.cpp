@@ -100,7 +100,8 @@ class Tape {
       for (const galley_tensor t : node.outputs)
         made.push_back(t ? std::optional(Numbers::of(graph_.tensor(t).dtype, graph_.tensor(t).shape)) : std::nullopt);
       for (auto& m : made) outputs.push_back(m ? &*m : nullptr);
-      TRY_STATUS(call_reference(node.op, node.name, node.attrs, node_.flags, node_.first_row, node_.length, node_.block, inputs, outputs));
+      const LaunchNode as_node = {node.name, node.op, node.attrs, node_.flags, node_.first_row, node_.block};
+      TRY_STATUS(call_reference(as_node, node_.length, inputs, outputs));
       for (size_t k = 0; k < made.size(); ++k) {
         if (!made[k]) continue;
         Numbers& to = values_[node.outputs[k]];
@@ -125,7 +126,7 @@ Status compute(const LoneNode& node, Values& inputs, Values& outputs) {
   std::vector<Numbers*> in, out;
   for (auto& n : inputs) in.push_back(n ? &*n : nullptr);
   for (auto& n : outputs) out.push_back(n ? &*n : nullptr);
-  return call_reference(node.op, node.name, node.attrs, node.flags, node.first_row, node.length, node.block, in, out);
+  return call_reference({node.name, node.op, node.attrs, node.flags, node.first_row, node.block}, node.length, in, out);
 }
 
 struct Slope {

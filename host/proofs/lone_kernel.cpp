@@ -44,13 +44,7 @@ Numbers taken(const Numbers& like, const std::byte* from) {
 
 /// The node as an instruction of its own: operand i is tensor i, outputs after inputs.
 Instruction instruction_of(const LoneNode& node, const Values& outputs) {
-  Instruction out;
-  out.name = node.name;
-  out.op = node.op;
-  out.attrs = node.attrs;
-  out.flags = node.flags;
-  out.first_row = node.first_row;
-  out.block = node.block;
+  std::vector<Operand> in, out;
   TensorId tensor = 0;
   const auto add = [&](const std::optional<Numbers>& n, uint32_t access, std::vector<Operand>& to) {
     Operand& o = to.emplace_back();
@@ -62,10 +56,9 @@ Instruction instruction_of(const LoneNode& node, const Values& outputs) {
     }
     ++tensor;
   };
-  for (size_t i = 0; i < node.inputs.size(); ++i)
-    add(node.inputs[i], updates_input(node.op, i) ? GALLEY_READ_WRITE : GALLEY_READ, out.inputs);
-  for (const auto& n : outputs) add(n, GALLEY_WRITE, out.outputs);
-  return out;
+  for (size_t i = 0; i < node.inputs.size(); ++i) add(node.inputs[i], updates_input(node.op, i) ? GALLEY_READ_WRITE : GALLEY_READ, in);
+  for (const auto& n : outputs) add(n, GALLEY_WRITE, out);
+  return launch_of({node.name, node.op, node.attrs, node.flags, node.first_row, node.block}, std::move(in), std::move(out));
 }
 
 }  // namespace
@@ -88,20 +81,7 @@ Result<KernelRun> run_kernel(const galley_kernel& kernel, const LoneNode& node, 
         std::byte* const address = addresses[at++];
         list.push_back(o.present() ? &views.emplace_back(operand_view(o, "", placed ? address : nullptr, o.access)) : nullptr);
       }
-    auto view = new_struct<galley_node_view>();
-    view.op = node.op->name;
-    view.name = node.name.c_str();
-    view.inputs = in.data();
-    view.outputs = out.data();
-    view.attrs = attrs.data();
-    view.n_inputs = static_cast<uint32_t>(in.size());
-    view.n_outputs = static_cast<uint32_t>(out.size());
-    view.n_attrs = static_cast<uint32_t>(attrs.size());
-    view.flags = node.flags;
-    view.first_row = node.first_row;
-    view.length = node.length;
-    view.block = node.block;
-    return view;
+    return node_view(code.launch()->nodes.front(), node.length, in, out, attrs);
   };
   const auto attrs = node.attrs.view();
   std::deque<galley_operand> of_planned, of_placed;
@@ -156,15 +136,15 @@ Result<KernelRun> run_kernel(const galley_kernel& kernel, const LoneNode& node, 
 Result<KernelError> kernel_error(const LoneNode& node, const Values& outputs, const KernelRun& run) {
   const Instruction code = instruction_of(node, outputs);
   const Reading reading = [&](const Operand& o) -> Result<Numbers> { return *node.inputs[static_cast<size_t>(o.tensor)]; };
-  const std::vector<NodeOf> nodes = nodes_of(code);
+  const LaunchNode& only = code.launch()->nodes.front();
   std::vector<std::vector<Made>> ways;
-  for (int way = 0; way <= (can_move(nodes) ? kMoved : 0); ++way) ways.push_back(TRY(evaluate(code, node.length, reading, {}, way)));
+  for (int way = 0; way <= (can_move(code) ? kMoved : 0); ++way) ways.push_back(TRY(evaluate(code, node.length, reading, {}, way)));
   KernelError out;
   const auto hold = [&](size_t k, bool output) {
     const auto numbers = [&](size_t way) { return &*(output ? ways[way][0].outputs : ways[way][0].inputs)[k]; };
     std::vector<const Numbers*> moved;
     for (size_t way = 1; way < ways.size(); ++way) moved.push_back(numbers(way));
-    const Rounding rounding = {unit_of(nodes[0]), terms_of(nodes[0], k, output)};
+    const Rounding rounding = {unit_of(code, only), terms_of(code, only, k, output)};
     const Worst worst = compare(*(output ? run.outputs : run.inputs)[k], *numbers(0), moved, nullptr, rounding);
     if (worst.share <= out.share && !out.operand.empty()) return;
     const galley_operand_rule* rule = output ? output_rule(node.op, k) : input_rule(node.op, k);

@@ -82,8 +82,7 @@ std::vector<double> by_row(const std::vector<double>& values, int64_t columns) {
 
 }  // namespace
 
-Status call_reference(const galley_op* op, const std::string& name, const AttrList& attributes, uint64_t flags, int64_t first_row,
-                      int64_t length, int64_t block, std::span<Numbers* const> inputs, std::span<Numbers* const> outputs) {
+Status call_reference(const LaunchNode& node, int64_t length, std::span<Numbers* const> inputs, std::span<Numbers* const> outputs) {
   std::vector<galley_operand> operands;
   operands.reserve(inputs.size() + outputs.size());
   const auto views = [&](std::span<Numbers* const> list, uint32_t access) {
@@ -105,20 +104,9 @@ Status call_reference(const galley_op* op, const std::string& name, const AttrLi
     return out;
   };
   const auto in = views(inputs, GALLEY_READ), out = views(outputs, GALLEY_WRITE);
-  const auto attrs = attributes.view();
-  auto view = new_struct<galley_node_view>();
-  view.op = op->name;
-  view.name = name.c_str();
-  view.inputs = in.data();
-  view.outputs = out.data();
-  view.attrs = attrs.data();
-  view.n_inputs = static_cast<uint32_t>(in.size());
-  view.n_outputs = static_cast<uint32_t>(out.size());
-  view.n_attrs = static_cast<uint32_t>(attrs.size());
-  view.flags = flags;
-  view.first_row = first_row;
-  view.length = length;
-  view.block = block;
+  const auto attrs = node.attrs.view();
+  const galley_node_view view = node_view(node, length, in, out, attrs);
+  const galley_op* const op = node.op;
   return call_plugin(
       caller_of(op, op->name), "reference", [&](galley_error* error) { return op->reference(op->self, &view, error); }, Phase::Run);
 }
@@ -183,11 +171,11 @@ void Numbers::set(const std::vector<double>& numbers) {
     });
 }
 
-double unit_of(const NodeOf& node) {
+double unit_of(const Instruction& code, const LaunchNode& node) {
   double unit = kF32;
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
+  for (size_t i = 0; i < node.inputs.count; ++i) {
     const galley_operand_rule* rule = input_rule(node.op, i);
-    const Operand& o = node.inputs[i];
+    const Operand& o = code.inputs_of(node)[i];
     if (!rule || !o.given() || !is_floating(o.dtype)) continue;
     if (rule->flags & GALLEY_OPERAND_COMPUTE) unit = std::max(unit, half_distance(o.dtype));
     if (o.inner) unit = std::max(unit, half_distance(o.dtype));  // what lies between two links may be rounded, or not
@@ -196,19 +184,19 @@ double unit_of(const NodeOf& node) {
   return tf32 && unit <= kF32 ? 0x1p-11 : unit;
 }
 
-bool can_move(std::span<const NodeOf> nodes) {
-  return std::any_of(nodes.begin(), nodes.end(), [](const NodeOf& node) {
-    return std::any_of(node.inputs.begin(), node.inputs.end(), [](const Operand& o) { return o.given() && is_floating(o.dtype); });
+bool can_move(const Instruction& code) {
+  return std::ranges::any_of(code.launch()->nodes, [&](const LaunchNode& node) {
+    return std::ranges::any_of(code.inputs_of(node), [](const Operand& o) { return o.given() && is_floating(o.dtype); });
   });
 }
 
-int64_t terms_of(const NodeOf& node, size_t k, bool output) {
+int64_t terms_of(const Instruction& code, const LaunchNode& node, size_t k, bool output) {
   const galley_operand_rule* rule = output ? output_rule(node.op, k) : input_rule(node.op, k);
-  const Operand& made = (output ? node.outputs : node.inputs)[k];
+  const Operand& made = (output ? code.outputs_of(node) : code.inputs_of(node))[k];
   if (node.op->grain == GALLEY_GRAIN_ELEMENT) return 1;
   if (node.op->grain == GALLEY_GRAIN_BLOCK) return node.op->grain_block;
   int64_t most = 1;
-  for (const Operand& o : node.inputs) {
+  for (const Operand& o : code.inputs_of(node)) {
     if (!o.given()) continue;
     const int64_t count = elements(o.shape), columns = o.shape.empty() ? 1 : o.shape.back();
     most = std::max(most, columns);
@@ -218,8 +206,8 @@ int64_t terms_of(const NodeOf& node, size_t k, bool output) {
   return most;
 }
 
-const galley_op* without_reference(const Instruction& code) {
-  for (const NodeOf& node : nodes_of(code))
+const galley_op* without_reference(const Launch& launch) {
+  for (const LaunchNode& node : launch.nodes)
     if (!node.op->reference) return node.op;
   return nullptr;
 }
@@ -236,7 +224,7 @@ Result<Numbers> unpacked(const Instruction& code, const Operand& operand, int64_
   Numbers* const outputs[] = {&out};
   AttrList attrs = format.attrs;
   attrs.set("dtype", dtype_text(operand.dtype));
-  TRY_STATUS(call_reference(op, code.name, attrs, 0, 0, length, -1, inputs, outputs));
+  TRY_STATUS(call_reference({code.name, op, attrs}, length, inputs, outputs));
   // What reads 16 bits reads them rounded, wherever they are unpacked.
   if (operand.dtype == GALLEY_BF16 || operand.dtype == GALLEY_F16) {
     std::vector<uint16_t> rounded(out.floats.size());
@@ -262,7 +250,7 @@ Result<Numbers> kept_of(const Instruction& code, const Operand& operand, int64_t
   std::vector<Numbers*> outputs;
   for (Numbers& n : components) outputs.push_back(&n);
   Numbers* const inputs[] = {&numbers};
-  TRY_STATUS(call_reference(ops.pack, code.name, operand.format->attrs, 0, 0, length, -1, inputs, outputs));
+  TRY_STATUS(call_reference({code.name, ops.pack, operand.format->attrs}, length, inputs, outputs));
   return unpacked(code, operand, length, std::move(components), ops.unpack);
 }
 
@@ -271,12 +259,12 @@ Result<std::vector<Made>> evaluate(const Instruction& code, int64_t length, cons
   std::map<uint32_t, Numbers> between;                        // without memory
   std::map<std::pair<TensorId, int64_t>, Numbers> in_memory;  // what a link has written that others read too
   size_t number = 0;
-  for (const NodeOf& node : nodes_of(code)) {
-    const double unit = unit_of(node);
+  for (const LaunchNode& node : code.launch()->nodes) {
+    const double unit = unit_of(code, node);
+    const std::span<const Operand> read_by = code.inputs_of(node), written_by = code.outputs_of(node);
     Made& made = out.emplace_back();
     std::vector<Numbers*> inputs, outputs;
-    for (size_t i = 0; i < node.inputs.size(); ++i, ++number) {
-      const Operand& o = node.inputs[i];
+    for (const Operand& o : read_by) {
       auto& numbers = made.inputs.emplace_back();
       if (o.inner) {
         const auto lost = between.find(o.inner);
@@ -290,23 +278,24 @@ Result<std::vector<Made>> evaluate(const Instruction& code, int64_t length, cons
         numbers = TRY(read(o));
       }
       if (numbers && moved) move(*numbers, unit, moved, number);
+      ++number;
     }
-    for (const Operand& o : node.outputs) {
+    for (const Operand& o : written_by) {
       auto& numbers = made.outputs.emplace_back();
       if (o.present() || o.inner) numbers = Numbers::of(o);
     }
     for (auto& n : made.inputs) inputs.push_back(n ? &*n : nullptr);
     for (auto& n : made.outputs) outputs.push_back(n ? &*n : nullptr);
-    TRY_STATUS(call_reference(node.op, node.name, node.attrs, node.flags, node.first_row, length, node.block, inputs, outputs));
-    if (code.links < 2) continue;
+    TRY_STATUS(call_reference(node, length, inputs, outputs));
+    if (code.launch()->links < 2) continue;
     const auto pass_on = [&](const Operand& o, const Numbers& numbers) {
       if (o.present()) in_memory[{o.tensor, o.offset}] = numbers;
       else if (o.inner) between[o.inner] = numbers;
     };
-    for (size_t i = 0; i < node.inputs.size(); ++i)
-      if (node.inputs[i].access & GALLEY_WRITE) pass_on(node.inputs[i], *made.inputs[i]);
-    for (size_t k = 0; k < node.outputs.size(); ++k)
-      if (made.outputs[k]) pass_on(node.outputs[k], *made.outputs[k]);
+    for (size_t i = 0; i < read_by.size(); ++i)
+      if (read_by[i].access & GALLEY_WRITE) pass_on(read_by[i], *made.inputs[i]);
+    for (size_t k = 0; k < written_by.size(); ++k)
+      if (made.outputs[k]) pass_on(written_by[k], *made.outputs[k]);
   }
   return out;
 }

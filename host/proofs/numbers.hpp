@@ -50,9 +50,8 @@ struct Numbers {
   void set(const std::vector<double>& numbers);
 };
 
-/// Calls an op's reference on these operands; null for an absent one.
-Status call_reference(const galley_op* op, const std::string& name, const AttrList& attributes, uint64_t flags, int64_t first_row,
-                      int64_t length, int64_t block, std::span<Numbers* const> inputs, std::span<Numbers* const> outputs);
+/// Calls the reference of a node's op on these operands; null for an absent one.
+Status call_reference(const LaunchNode& node, int64_t length, std::span<Numbers* const> inputs, std::span<Numbers* const> outputs);
 
 /// What the nodes of an instruction make, by node: outputs, and inputs that they update.
 struct Made {
@@ -68,11 +67,11 @@ struct FormatOps {
 };
 using FindFormat = std::function<FormatOps(const std::string& format)>;
 
-/// Returns the first op of the instruction without a reference; null if all have one.
-const galley_op* without_reference(const Instruction& code);
+/// Returns the first op of the launch without a reference; null if all have one.
+const galley_op* without_reference(const Launch& launch);
 
 /// Returns whether moved operands can make a difference: whether a floating one is read.
-bool can_move(std::span<const NodeOf> nodes);
+bool can_move(const Instruction& code);
 /// Evaluates all nodes of an instruction, one after the other. `moved`: 0, or the pattern in which operands are moved, 1 to kMoved.
 Result<std::vector<Made>> evaluate(const Instruction& code, int64_t length, const Reading& read, const FindFormat& formats, int moved);
 /// Returns the numbers of an operand in a format.
@@ -104,8 +103,8 @@ Worst compare(const Numbers& got, const Numbers& expected, std::span<const Numbe
               std::span<const Numbers> kept = {});
 
 /// Returns the unit in which a node rounds what it computes: that of its operands in COMPUTE, else that of F32.
-double unit_of(const NodeOf& node);
+double unit_of(const Instruction& code, const LaunchNode& node);
 /// Returns the most numbers that a number of operand `k`, an output or an updated input, can be a sum of.
-int64_t terms_of(const NodeOf& node, size_t k, bool output);
+int64_t terms_of(const Instruction& code, const LaunchNode& node, size_t k, bool output);
 
 }  // namespace galley

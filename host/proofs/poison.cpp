@@ -115,12 +115,12 @@ Status Poisoner::bring_in(int kind) {
 }
 
 Status Poisoner::run(const Instruction& code, bool later, const std::function<Status()>& body) {
-  if (code.action != Action::Kernel && code.action != Action::Copy) return body();
+  if (!code.launch() && code.action() != Action::Copy) return body();
   ranges_.clear();
   for (const Operand& operand : code.inputs) add(operand, later, false);
   for (const Operand& operand : code.outputs) add(operand, later, true);
-  add_all(code.workspace, false);
-  add_all(code.constants, true);
+  add_all(code.workspace(), false);
+  add_all(code.constants(), true);
   if (ranges_.empty()) return body();
   // The copy stays as it was until both runs are over.
   for (const bool first : {true, false}) {
@@ -198,13 +198,13 @@ void Poisoner::add_all(TensorId tensor, bool reads) {
 Status Poisoner::prepared(const Instruction& code) {
   TRY_STATUS(machine_.synchronize());
   ranges_.clear();
-  add_all(code.constants, true);
+  add_all(code.constants(), true);
   for (const Range& constants : ranges_) TRY_STATUS(machine_.read_arena(constants.memory, constants.offset, copy_of(constants)));
   for (const bool later : {false, true}) {
     for (const Operand& operand : code.inputs) add(operand, later, false);
     for (const Operand& operand : code.outputs) add(operand, later, true);
   }
-  add_all(code.workspace, false);
+  add_all(code.workspace(), false);
   for (const Range& range : ranges_) TRY_STATUS(fill(kind_, range));
   return check_stray(kind_);
 }

@@ -52,8 +52,8 @@ Reference::Reference(const Program& program, const Plan& plan, Machine& machine,
   for (const Program::Input& input : program.inputs) host(input.tensor);
   for (const Trained& t : program.trained) parameters_.insert(t.parameter);
   for (const Instruction& code : program.segment(SegmentKind::Micro).code)
-    if (code.recomputed && !code.rounded && code.op)
-      for (const NodeOf& node : nodes_of(code)) cloned_.insert(node.name);
+    if (code.recomputed && !code.rounded && code.launch())
+      for (const LaunchNode& node : code.launch()->nodes) cloned_.insert(node.name);
   find_sources();
 }
 
@@ -66,7 +66,6 @@ void Reference::find_sources() {
   for (const SegmentKind kind : {SegmentKind::Load, SegmentKind::Refresh, SegmentKind::Update}) {
     std::map<TensorId, std::set<TensorId>> through;
     for (const Instruction& code : program_.segment(kind).code) {
-      if (code.action != Action::Kernel && code.action != Action::Copy) continue;
       // What lies between the links of a chain is an input of the first one that is updated, or has no memory and no constant to it.
       const auto follow = [&](std::span<const Operand> inputs, std::span<const Operand> outputs) {
         std::set<TensorId> from;
@@ -82,9 +81,9 @@ void Reference::find_sources() {
             (kind == SegmentKind::Load ? loaded_from_ : made_from_)[o.tensor].insert(from.begin(), from.end());
         }
       };
-      if (!code.op) follow(code.inputs, code.outputs);
-      else
-        for (const NodeOf& node : nodes_of(code)) follow(node.inputs, node.outputs);
+      if (code.action() == Action::Copy) follow(code.inputs, code.outputs);
+      if (code.launch())
+        for (const LaunchNode& node : code.launch()->nodes) follow(code.inputs_of(node), code.outputs_of(node));
     }
   }
 }
@@ -192,7 +191,7 @@ Status Reference::check_read(const Operand& o, SegmentKind kind) {
 Status Reference::before(SegmentKind kind, size_t index, bool later) {
   ++clock_;
   const Instruction& code = program_.segment(kind).code[index];
-  if (code.action == Action::Read || code.action == Action::Record || code.action == Action::Wait) return ok();
+  if (code.read()) return ok();
   for (const auto* operands : {&code.inputs, &code.outputs})
     for (const Operand& o : *operands) {
       const uint32_t access = later ? o.later : o.access;
@@ -226,7 +225,7 @@ Status Reference::check_lost(const Operand& o, const galley_operand_rule& rule, 
     if (!piece.stamp) continue;
     const Write& write = writes_[static_cast<size_t>(piece.stamp - 1)];
     if (write.read || (scalar && (write.clock < since || tensor(write.tensor).life != Life::Run))) continue;
-    if (scalar && program_.segment(write.segment).code[static_cast<size_t>(std::max(write.index, 0))].action != Action::Kernel) continue;
+    if (scalar && program_.segment(write.segment).code[static_cast<size_t>(std::max(write.index, 0))].action() != Action::Launch) continue;
     if (o.value != no_tensor && write.value != no_tensor && o.value != write.value) continue;  // it has taken over the bytes
     return plugin_error("overwrites '" + tensor(o.tensor).name + "', to which it has to add: what " + writer_text(write) +
                         " has written there is lost before anybody has read it");
@@ -248,8 +247,8 @@ Status Reference::check_skipped(const Operand& o, std::span<const std::byte> now
 
 Status Reference::after(SegmentKind kind, size_t index, bool later) {
   const Instruction& code = program_.segment(kind).code[index];
-  switch (code.action) {
-    case Action::Kernel: return after_kernel(code, kind, index, later);
+  switch (code.action()) {
+    case Action::Launch: return after_kernel(code, kind, index, later);
     case Action::Copy: {
       const Operand &from = code.inputs[0], &to = code.outputs[0];
       if (!later && from.access == no_access) return ok();
@@ -266,7 +265,7 @@ Status Reference::after(SegmentKind kind, size_t index, bool later) {
     case Action::Write: {
       const Operand& from = code.inputs[0];
       const auto bytes = bytes_of(from);
-      exported_.emplace_back(&code, in_dtype({bytes.begin(), bytes.end()}, from.dtype, code.file_dtype, elements(from.shape)));
+      exported_.emplace_back(&code, in_dtype({bytes.begin(), bytes.end()}, from.dtype, code.write()->dtype, elements(from.shape)));
       return ok();
     }
     default: return ok();
@@ -276,15 +275,16 @@ Status Reference::after(SegmentKind kind, size_t index, bool later) {
 /// What the file says, rounded once.
 Status Reference::after_read(const Instruction& code, SegmentKind kind, size_t index) {
   const Operand& to = code.outputs[0];
-  const tensor_files::Reader reader = TRY(tensor_files::Reader::open(code.file));
-  const tensor_files::Entry* entry = reader.find(code.entry);
-  for (size_t i = 0; !entry && i < code.aliases.size(); ++i) entry = reader.find(code.aliases[i]);
-  if (!entry) return plugin_error("the file has no '" + code.entry + "'");
+  const Read& from = *code.read();
+  const tensor_files::Reader reader = TRY(tensor_files::Reader::open(from.file));
+  const tensor_files::Entry* entry = reader.find(from.entry);
+  for (size_t i = 0; !entry && i < from.aliases.size(); ++i) entry = reader.find(from.aliases[i]);
+  if (!entry) return plugin_error("the file has no '" + from.entry + "'");
   std::vector<std::byte> in_file(entry->bytes);
-  TRY_STATUS(reader.read(*entry, in_file, code.row_order));
+  TRY_STATUS(reader.read(*entry, in_file, from.row_order));
   const std::vector<std::byte> wanted = in_dtype(std::move(in_file), dtype_of(entry->dtype), to.dtype, elements(to.shape));
   const std::vector<std::byte> now = TRY(peek(to));
-  if (now != wanted) return plugin_error("'" + tensor(to.tensor).name + "' is not what '" + code.entry + "' of the file is");
+  if (now != wanted) return plugin_error("'" + tensor(to.tensor).name + "' is not what '" + from.entry + "' of the file is");
   keep(to, now, kind, index, clock_);
   ++options_.report->files;
   return ok();
@@ -297,6 +297,7 @@ std::span<const std::byte> Reference::Kernel::now(const Operand& o) const {
 }
 
 Status Reference::after_kernel(const Instruction& code, SegmentKind kind, size_t index, bool later) {
+  const Launch& launch = *code.launch();
   Kernel kernel = {kind, later, {}, {}};
   for (const Operand& o : code.inputs)
     if (o.present() && (kernel.access(o) & GALLEY_WRITE)) kernel.written.emplace_back(&o, TRY(peek(o)));
@@ -307,23 +308,23 @@ Status Reference::after_kernel(const Instruction& code, SegmentKind kind, size_t
     Checksum sum;
     for (const auto& [o, now] : kernel.written) sum.add(now);
     options_.scope.trace->written.push_back({place_text(program_, kind, index) + (code.strategy.empty() ? "" : " of " + code.strategy) +
-                                                 ", kernel '" + code.kernel->name + "' of plugin '" + plugin_of(code.kernel) + "',",
+                                                 ", kernel '" + launch.kernel->name + "' of plugin '" + plugin_of(launch.kernel) + "',",
                                              sum.value()});
   }
-  const galley_op* none = code.op ? without_reference(code) : nullptr;
-  const std::vector<NodeOf> nodes = code.op ? nodes_of(code) : std::vector<NodeOf>();
-  for (const NodeOf& node : nodes)
-    for (size_t k = 0; k < node.outputs.size() && k < node.op->n_outputs; ++k)
-      if (const Operand& o = node.outputs[k]; o.present() && kernel.access(o) == GALLEY_WRITE)
+  const galley_op* none = launch.op() ? without_reference(launch) : nullptr;
+  const std::span nodes(launch.nodes.data(), launch.op() ? launch.nodes.size() : 0);
+  for (const LaunchNode& node : nodes)
+    for (size_t k = 0; k < node.outputs.count && k < node.op->n_outputs; ++k)
+      if (const Operand& o = code.outputs_of(node)[k]; o.present() && kernel.access(o) == GALLEY_WRITE)
         TRY_STATUS(check_lost(o, *node.op->outputs[k], kind));
-  for (const NodeOf& node : nodes)
-    if (kind == SegmentKind::Load) TRY_STATUS(check_promise(node, kernel));
-  if (!code.op || none) {
-    ++options_.report->without[none ? none->name : code.kernel->op];
+  for (const LaunchNode& node : nodes)
+    if (kind == SegmentKind::Load) TRY_STATUS(check_promise(code, node, kernel));
+  if (!launch.op() || none) {
+    ++options_.report->without[none ? none->name : launch.kernel->op];
   } else if (!options_.scope.computes || options_.scope.computes(code)) {
     ++options_.report->segments[segment_names[static_cast<size_t>(kind)]];
     const Reading read = [&](const Operand& o) -> Result<Numbers> { return Numbers::of(o, bytes_of(o)); };
-    const int ways = can_move(nodes) ? kMoved : 0;
+    const int ways = can_move(code) ? kMoved : 0;
     for (int way = 0; way <= ways; ++way) kernel.ways.push_back(TRY(evaluate(code, program_.length, read, options_.formats, way)));
     for (size_t n = 0; n < nodes.size(); ++n) TRY_STATUS(check_node(code, nodes[n], n, kernel));
     for (size_t n = 0; n < nodes.size() && kind == SegmentKind::Micro && !code.recomputed; ++n)
@@ -333,18 +334,18 @@ Status Reference::after_kernel(const Instruction& code, SegmentKind kind, size_t
   return ok();
 }
 
-Status Reference::check_node(const Instruction& code, const NodeOf& node, size_t number, const Kernel& kernel) {
-  for (size_t k = 0; k < node.inputs.size(); ++k)
-    if (const Operand& o = node.inputs[k]; (o.present() || o.format) && !o.inner && (kernel.access(o) & GALLEY_WRITE))
+Status Reference::check_node(const Instruction& code, const LaunchNode& node, size_t number, const Kernel& kernel) {
+  for (size_t k = 0; k < node.inputs.count; ++k)
+    if (const Operand& o = code.inputs_of(node)[k]; (o.present() || o.format) && !o.inner && (kernel.access(o) & GALLEY_WRITE))
       TRY_STATUS(check_numbers(code, node, o, k, kernel, number));
-  for (size_t k = 0; k < node.outputs.size(); ++k)
-    if (node.outputs[k].present()) TRY_STATUS(check_numbers(code, node, node.outputs[k], k, kernel, number));
+  for (size_t k = 0; k < node.outputs.count; ++k)
+    if (const Operand& o = code.outputs_of(node)[k]; o.present()) TRY_STATUS(check_numbers(code, node, o, k, kernel, number));
   return ok();
 }
 
 /// One node of each kind: its op, attributes and shapes. The numbers are the run's, a little aside of where they are, so that none lies on
 /// an edge, as zeros of a new adapter do.
-Status Reference::check_rule(const NodeOf& node, const Values& inputs) {
+Status Reference::check_rule(const LaunchNode& node, const Values& inputs) {
   constexpr double kAside = 1e-3, kMostFlops = 4e7;
   constexpr int64_t kMostNumbers = 1'000'000;
   LoneNode lone;
@@ -392,35 +393,37 @@ Status Reference::check_rule(const NodeOf& node, const Values& inputs) {
 }
 
 /// What a format keeps of a tensor that has just been packed.
-Status Reference::check_promise(const NodeOf& node, const Kernel& kernel) {
+Status Reference::check_promise(const Instruction& code, const LaunchNode& node, const Kernel& kernel) {
   const std::optional<PackedFormat> format = options_.packed_by ? options_.packed_by(node.op) : std::nullopt;
-  if (!format || !format->unpack || !format->unpack->reference || node.inputs.empty() || !node.inputs[0].present()) return ok();
+  if (!format || !format->unpack || !format->unpack->reference || node.inputs.count == 0) return ok();
+  const Operand& packed = code.inputs_of(node)[0];
   const FormatPromise* promise = promise_for(format->promises, *node.op, node.attrs);
-  if (!promise) return ok();
-  const Numbers was = Numbers::of(node.inputs[0], bytes_of(node.inputs[0]));
+  if (!promise || !packed.present()) return ok();
+  const Numbers was = Numbers::of(packed, bytes_of(packed));
   std::vector<std::optional<Numbers>> components;
-  for (const Operand& o : node.outputs) components.push_back(o.present() ? std::optional(Numbers::of(o, kernel.now(o))) : std::nullopt);
+  for (const Operand& o : code.outputs_of(node))
+    components.push_back(o.present() ? std::optional(Numbers::of(o, kernel.now(o))) : std::nullopt);
   std::vector<Numbers*> inputs;
   inputs.reserve(components.size());
   for (auto& n : components) inputs.push_back(n ? &*n : nullptr);
-  Numbers kept = Numbers::of(GALLEY_F32, node.inputs[0].shape);
+  Numbers kept = Numbers::of(GALLEY_F32, packed.shape);
   Numbers* const outputs[] = {&kept};
   AttrList attrs = node.attrs;
   attrs.set("dtype", dtype_text(GALLEY_F32));
-  TRY_STATUS(call_reference(format->unpack, node.name, attrs, 0, 0, program_.length, -1, inputs, outputs));
+  TRY_STATUS(call_reference({node.name, format->unpack, attrs}, program_.length, inputs, outputs));
   ++options_.report->promises;
   const std::string broken = broken_promise(*promise, *node.op, node.attrs, was, kept);
   if (broken.empty()) return ok();
   options_.report->fault = ReferenceReport::Fault::Promise;
   options_.report->format = format->name;
   return plugin_error("plugin '" + plugin_of(node.op) + "': format '" + format->name + "' does not keep what its manifest promises: in '" +
-                      tensor(node.inputs[0].tensor).name + "', " + broken);
+                      tensor(packed.tensor).name + "', " + broken);
 }
 
 /// Operand k of the node, an output or an input that it has updated.
-Status Reference::check_numbers(const Instruction& code, const NodeOf& node, const Operand& o, size_t k, const Kernel& kernel,
+Status Reference::check_numbers(const Instruction& code, const LaunchNode& node, const Operand& o, size_t k, const Kernel& kernel,
                                 size_t number) {
-  const bool output = k < node.outputs.size() && &o == &node.outputs[k], adds = output && kernel.access(o) == GALLEY_ACCUMULATE;
+  const bool output = k < node.outputs.count && &o == &code.outputs_of(node)[k], adds = output && kernel.access(o) == GALLEY_ACCUMULATE;
   const auto numbers = [&](size_t way) {
     const Made& made = kernel.ways[way][number];
     return &*(output ? made.outputs : made.inputs)[k];
@@ -428,10 +431,11 @@ Status Reference::check_numbers(const Instruction& code, const NodeOf& node, con
   std::vector<const Numbers*> moved;
   for (size_t way = 1; way < kernel.ways.size(); ++way) moved.push_back(numbers(way));
   // In a chain, what one link rounds goes on to the next ones.
-  double unit = unit_of(node);
-  if (code.links > 1)
-    for (const NodeOf& other : nodes_of(code)) unit = std::max(unit, unit_of(other));
-  const Rounding rounding = {unit, terms_of(node, k, output)};
+  const Launch& launch = *code.launch();
+  double unit = unit_of(code, node);
+  if (launch.links > 1)
+    for (const LaunchNode& other : launch.nodes) unit = std::max(unit, unit_of(code, other));
+  const Rounding rounding = {unit, terms_of(code, node, k, output)};
   const Reading now = [&](const Operand& part) -> Result<Numbers> {
     const auto bytes = kernel.now(part);
     return Numbers::of(part, bytes.empty() ? bytes_of(part) : bytes);
@@ -450,7 +454,7 @@ Status Reference::check_numbers(const Instruction& code, const NodeOf& node, con
     }
   }
   const Worst worst = compare(got, *numbers(0), moved, was ? &*was : nullptr, rounding, kept);
-  ReferenceReport::Count& count = options_.report->compared[{op_text(code), o.dtype}];
+  ReferenceReport::Count& count = options_.report->compared[{op_text(launch), o.dtype}];
   ++count.outputs;
   count.numbers += got.count();
   if (worst.share > count.worst || count.at.empty()) {
@@ -459,7 +463,7 @@ Status Reference::check_numbers(const Instruction& code, const NodeOf& node, con
   }
   if (worst.share > 1) {
     const double before = was ? was->floats[static_cast<size_t>(worst.element)] : 0;
-    return plugin_error("plugin '" + plugin_of(code.kernel) + "': '" + node.name + "' " +
+    return plugin_error("plugin '" + plugin_of(launch.kernel) + "': '" + node.name + "' " +
                         (!output ? "updates '"
                          : adds  ? "adds to '"
                                  : "writes '") +
@@ -473,7 +477,7 @@ Status Reference::check_numbers(const Instruction& code, const NodeOf& node, con
 }
 
 /// What is recomputed is what forward has made: that is within the bound of the reference, too.
-Status Reference::check_clone(const Instruction& code, const NodeOf& node, const Operand& o, size_t k, const Numbers& expected,
+Status Reference::check_clone(const Instruction& code, const LaunchNode& node, const Operand& o, size_t k, const Numbers& expected,
                               std::span<const Numbers* const> moved, Rounding rounding) {
   const auto key = std::pair(node.name, k);
   if (!code.recomputed) {
@@ -484,8 +488,8 @@ Status Reference::check_clone(const Instruction& code, const NodeOf& node, const
   if (original == originals_.end()) {
     // In forward it may have been a link of a chain that leaves nothing in memory.
     for (const Instruction& other : program_.segment(SegmentKind::Micro).code)
-      if (!other.recomputed && other.op)
-        for (const NodeOf& made : nodes_of(other))
+      if (!other.recomputed && other.launch())
+        for (const LaunchNode& made : other.launch()->nodes)
           if (made.name == node.name) return ok();
     return plugin_error("'" + node.name + "' is to be made again, but nothing in forward has that name");
   }
@@ -509,12 +513,13 @@ Status Reference::fed(TensorId input, int64_t offset) {
 
 Status Reference::exported(const std::filesystem::path& directory) {
   for (const auto& [code, bytes] : exported_) {
-    const tensor_files::Reader reader = TRY(tensor_files::Reader::open(directory / code->file));
-    const tensor_files::Entry* entry = reader.find(code->entry);
+    const auto& write = *code->write();
+    const tensor_files::Reader reader = TRY(tensor_files::Reader::open(directory / write.file));
+    const tensor_files::Entry* entry = reader.find(write.entry);
     std::vector<std::byte> found(entry ? entry->bytes : 0);
     if (entry) TRY_STATUS(reader.read(*entry, found));
-    if (!entry || dtype_of(entry->dtype) != code->file_dtype || found != bytes)
-      return plugin_error("'" + code->entry + "' in " + code->file + " is not what '" + tensor(code->inputs[0].tensor).name + "' held");
+    if (!entry || dtype_of(entry->dtype) != write.dtype || found != bytes)
+      return plugin_error("'" + write.entry + "' in " + write.file + " is not what '" + tensor(code->inputs[0].tensor).name + "' held");
     ++options_.report->files;
   }
   exported_.clear();

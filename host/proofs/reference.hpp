@@ -137,11 +137,11 @@ class Reference : public Watch {
   /// `made` is the clock when these numbers were made.
   void keep(const Operand& o, std::span<const std::byte> bytes, SegmentKind kind, size_t index, int64_t made);
   Status after_kernel(const Instruction& code, SegmentKind kind, size_t index, bool later);
-  Status check_node(const Instruction& code, const NodeOf& node, size_t number, const Kernel& kernel);
-  Status check_rule(const NodeOf& node, const Values& inputs);
-  Status check_promise(const NodeOf& node, const Kernel& kernel);
-  Status check_numbers(const Instruction& code, const NodeOf& node, const Operand& o, size_t k, const Kernel& kernel, size_t number);
-  Status check_clone(const Instruction& code, const NodeOf& node, const Operand& o, size_t k, const Numbers& expected,
+  Status check_node(const Instruction& code, const LaunchNode& node, size_t number, const Kernel& kernel);
+  Status check_rule(const LaunchNode& node, const Values& inputs);
+  Status check_promise(const Instruction& code, const LaunchNode& node, const Kernel& kernel);
+  Status check_numbers(const Instruction& code, const LaunchNode& node, const Operand& o, size_t k, const Kernel& kernel, size_t number);
+  Status check_clone(const Instruction& code, const LaunchNode& node, const Operand& o, size_t k, const Numbers& expected,
                      std::span<const Numbers* const> moved, Rounding rounding);
   Status after_read(const Instruction& code, SegmentKind kind, size_t index);
   void find_sources();

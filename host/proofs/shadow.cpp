@@ -95,7 +95,7 @@ class Replay {
 
   /// A Copy with an event on queue 0 is work aside, which queue 0 knows only when it has waited.
   uint32_t queue_of(const Instruction& code) const {
-    return code.queue == 0 && code.action == Action::Copy && code.event != 0 ? aside_ : code.queue;
+    return code.queue == 0 && code.action() == Action::Copy && code.event != 0 ? aside_ : code.queue;
   }
   bool knows(uint32_t queue, uint32_t other, int64_t clock) const {
     return other == kHost || queue == kHost || queue == other || known_[queue][other] >= clock;
@@ -127,7 +127,7 @@ class Replay {
     if (tensor(id).life == Life::Window) return window;
     if (tensor(id).life == Life::Segment) return segment;
     const auto& code = program_.segment(kind_).code;
-    if (id != program_.scalars || index_ >= size_of(kind_) || code[static_cast<size_t>(index_)].action != Action::Kernel) return ever;
+    if (id != program_.scalars || index_ >= size_of(kind_) || code[static_cast<size_t>(index_)].action() != Action::Launch) return ever;
     switch (kind_) {
       case SegmentKind::Window:
       case SegmentKind::Micro:
@@ -267,9 +267,9 @@ class Replay {
       for (const Operand& operand : *operands)
         if (operand.present() && (access(operand) & GALLEY_WRITE))
           TRY_STATUS(write(operand.tensor, operand.offset, operand.offset + operand.bytes(), queue));
-    if (code.workspace != no_tensor) {
-      TRY_STATUS(lives(code.workspace, from, now));
-      TRY_STATUS(write(code.workspace, 0, tensor(code.workspace).bytes, queue));
+    if (const TensorId workspace = code.workspace(); workspace != no_tensor) {
+      TRY_STATUS(lives(workspace, from, now));
+      TRY_STATUS(write(workspace, 0, tensor(workspace).bytes, queue));
     }
     if (queue != 0) flights_.push_back({clock_, queue, from, &code, index_});
     return ok();
@@ -286,7 +286,7 @@ class Replay {
       for (const auto* operands : {&flight->code->inputs, &flight->code->outputs})
         for (const Operand& operand : *operands)
           if (operand.present()) TRY_STATUS(lives(operand.tensor, flight->from, now));
-      if (flight->code->workspace != no_tensor) TRY_STATUS(lives(flight->code->workspace, flight->from, now));
+      if (const TensorId workspace = flight->code->workspace(); workspace != no_tensor) TRY_STATUS(lives(workspace, flight->from, now));
       flight = flights_.erase(flight);
     }
     return ok();
@@ -311,7 +311,7 @@ class Replay {
       ++clock_;
       const Instruction& instruction = code[static_cast<size_t>(index_)];
       const uint32_t queue = queue_of(instruction);
-      if (instruction.action == Action::Wait) {
+      if (instruction.action() == Action::Wait) {
         const auto event = events_.find(instruction.event);
         if (event == events_.end())
           return plan_error(here() + " waits for event " + std::to_string(instruction.event) +
@@ -321,9 +321,9 @@ class Replay {
         if (queue == 0) TRY_STATUS(land());
         continue;
       }
-      if (instruction.action != Action::Record) TRY_STATUS(execute(instruction, later));
+      if (instruction.action() != Action::Record) TRY_STATUS(execute(instruction, later));
       known_[queue][queue] = clock_;
-      if (instruction.action == Action::Record || (instruction.action == Action::Copy && instruction.event != 0))
+      if (instruction.action() == Action::Record || (instruction.action() == Action::Copy && instruction.event != 0))
         events_[instruction.event] = known_[queue];
     }
     if (!flights_.empty()) {

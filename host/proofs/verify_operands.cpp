@@ -39,17 +39,17 @@ class OperandVerifier {
   Status run() {
     for (size_t s = 0; s < segment_count; ++s)
       for (const Instruction& i : c_.program.segments[s].code) {
-        if (i.action != Action::Kernel) continue;
+        if (!i.launch()) continue;
         segment_ = static_cast<SegmentKind>(s);
         instruction_ = &i;
-        for (const NodeOf& node : nodes_of(i))
+        for (const LaunchNode& node : i.launch()->nodes)
           if (node.op) TRY_STATUS(check(node));
       }
     return ok();
   }
 
  private:
-  Error wrong(const NodeOf& node, const std::string& text) const {
+  Error wrong(const LaunchNode& node, const std::string& text) const {
     std::string who = "node '" + node.name + "' (op '" + node.op->name + "' of plugin '" + owner_of(node.op) + "'";
     const std::string& strategy = instruction_->strategy;
     if (!strategy.empty()) who += ", made by " + strategy;
@@ -64,12 +64,12 @@ class OperandVerifier {
     return std::string("'") + (rule ? rule->name : "?") + "'" + name + " is " + dtype_text(o.dtype) + shape_text(o.shape);
   }
 
-  Status check(const NodeOf& node) {
+  Status check(const LaunchNode& node) {
     const galley_op& op = *node.op;
     const Operand* computes = nullptr;
     const galley_operand_rule* its = nullptr;
-    for (size_t k = 0; k < node.inputs.size(); ++k) {
-      const Operand& o = node.inputs[k];
+    for (size_t k = 0; k < node.inputs.count; ++k) {
+      const Operand& o = instruction_->inputs_of(node)[k];
       const galley_operand_rule* rule = input_rule(&op, k);
       if (!rule || !o.given()) continue;
       if ((o.access & GALLEY_WRITE) && !(rule->flags & GALLEY_OPERAND_INOUT))
@@ -85,11 +85,12 @@ class OperandVerifier {
   }
 
   /// The rule is asked once about nodes that are alike.
-  Status infer(const NodeOf& node) {
+  Status infer(const LaunchNode& node) {
     const galley_op& op = *node.op;
     if (!op.infer) return ok();
     Views views(c_.program);
-    const std::vector<const galley_operand*> inputs = views.of(node.inputs), outputs = views.of(node.outputs);
+    const std::vector<const galley_operand*> inputs = views.of(instruction_->inputs_of(node));
+    const std::vector<const galley_operand*> outputs = views.of(instruction_->outputs_of(node));
     std::string key = node.attrs.key();
     for (const auto* list : {&inputs, &outputs})
       for (const galley_operand* o : *list) {
@@ -98,27 +99,13 @@ class OperandVerifier {
       }
     if (!asked_.emplace(node.op, std::move(key)).second) return ok();
     const auto attrs = node.attrs.view();
-    const galley_node_view view = {sizeof(galley_node_view),
-                                   1,
-                                   op.name,
-                                   node.name.c_str(),
-                                   inputs.data(),
-                                   outputs.data(),
-                                   attrs.data(),
-                                   static_cast<uint32_t>(inputs.size()),
-                                   static_cast<uint32_t>(outputs.size()),
-                                   static_cast<uint32_t>(attrs.size()),
-                                   0,
-                                   node.flags,
-                                   node.first_row,
-                                   c_.program.length,
-                                   node.block};
+    const galley_node_view view = node_view(node, c_.program.length, inputs, outputs, attrs);
     // An initializer fills the tensor that is there: without an attribute "shape", its rule has nothing to go by.
-    const bool fills = node.inputs.empty() && !node.attrs.find("shape");
+    const bool fills = inputs.empty() && !node.attrs.find("shape");
     const Result<std::vector<galley_shape>> shapes = infer_shapes(&op, &view);
     if (!shapes) return fills ? ok() : Status(wrong(node, "has operands that its op does not take: " + shapes.error().cause));
-    for (size_t k = 0; k < node.outputs.size(); ++k) {
-      const Operand& o = node.outputs[k];
+    for (size_t k = 0; k < outputs.size(); ++k) {
+      const Operand& o = instruction_->outputs_of(node)[k];
       const galley_shape& s = (*shapes)[k];
       if (!outputs[k] || !s.dtype) continue;  // a rule without a result has been found before
       if (s.dtype != o.dtype || elements(Shape(s.extents, s.extents + s.rank)) != elements(o.shape))

@@ -139,11 +139,12 @@ Status Session::check_base(const std::filesystem::path& state) {
 /// Where a weight was read: its file and its name there.
 std::string Session::place_of(const std::string& weight) const {
   for (const Instruction& code : study_.program.segment(SegmentKind::Load).code) {
-    if (code.action != Action::Read || !weight.starts_with(code.name.substr(std::strlen("read ")))) continue;
-    const auto reader = tensor_files::Reader::open(code.file);
-    const tensor_files::Entry* entry = reader ? reader->find(code.entry) : nullptr;
+    const Read* read = code.read();
+    if (!read || !weight.starts_with(code.name.substr(std::strlen("read ")))) continue;
+    const auto reader = tensor_files::Reader::open(read->file);
+    const tensor_files::Entry* entry = reader ? reader->find(read->entry) : nullptr;
     return entry ? reader->files()[entry->file].path().string() + ": tensor '" + entry->name + "'"
-                 : code.file + ": tensor '" + weight + "'";
+                 : read->file + ": tensor '" + weight + "'";
   }
   return "weight '" + weight + "'";
 }

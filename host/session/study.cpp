@@ -135,7 +135,7 @@ Status choose_target(Study& s, const StudyOptions& options) {
 void keep_written_documents(Program& program) {
   std::set<std::string> folders;
   for (const Instruction& i : program.segment(SegmentKind::Export).code)
-    if (i.action == Action::Write) folders.insert(std::filesystem::path(i.file).parent_path().string());
+    if (i.write()) folders.insert(std::filesystem::path(i.write()->file).parent_path().string());
   std::erase_if(program.documents,
                 [&](const Document& d) { return !folders.contains(std::filesystem::path(d.file).parent_path().string()); });
 }
@@ -143,8 +143,8 @@ void keep_written_documents(Program& program) {
 /// The dtype of the numbers in the model's file, as config.json calls it.
 std::string model_dtype(const Program& program) {
   for (const Instruction& i : program.segment(SegmentKind::Export).code)
-    if (i.action == Action::Write && i.file.starts_with("model/") && is_floating(i.file_dtype))
-      return i.file_dtype == GALLEY_BF16 ? "bfloat16" : i.file_dtype == GALLEY_F16 ? "float16" : "float32";
+    if (const Write* write = i.write(); write && write->file.starts_with("model/") && is_floating(write->dtype))
+      return write->dtype == GALLEY_BF16 ? "bfloat16" : write->dtype == GALLEY_F16 ? "float16" : "float32";
   return "float32";
 }
 
@@ -168,7 +168,7 @@ Status add_tokenizer(const Recipe& recipe, Program& program) {
   if (files.empty()) return ok();
   std::set<std::string> folders;
   for (const Instruction& i : program.segment(SegmentKind::Export).code)
-    if (i.action == Action::Write) folders.insert(std::filesystem::path(i.file).parent_path().string());
+    if (i.write()) folders.insert(std::filesystem::path(i.write()->file).parent_path().string());
   for (const auto& [name, text] : files)
     for (const std::string& to : folders) program.documents.push_back({to + "/" + name, text});
   return ok();

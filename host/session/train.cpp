@@ -75,7 +75,7 @@ Status drop_unscheduled(const fs::path& states, const Recipe& recipe, int64_t ne
 bool exported(const Program& program, const fs::path& directory) {
   std::error_code error;
   for (const Instruction& i : program.segment(SegmentKind::Export).code)
-    if (i.action == Action::Write && !fs::exists(directory / i.file, error)) return false;
+    if (i.write() && !fs::exists(directory / i.write()->file, error)) return false;
   for (const Document& d : program.documents)
     if (!fs::exists(directory / d.file, error)) return false;
   return fs::exists(directory / kResultFile, error);

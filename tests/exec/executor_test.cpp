@@ -109,7 +109,7 @@ TEST_P(Executors, ScalarsOfAStep) {
   const uint32_t rw = GALLEY_READ_WRITE;
   b.kernel(SegmentKind::Load, small::fill, {}, {b.write(x)}, 3);
   b.kernel(SegmentKind::Micro, small::lose, {b.scalar(GALLEY_SCALAR_LOSS, rw), b.read(x), b.scalar(GALLEY_SCALAR_LOSS_SEED)}, {});
-  b.kernel(SegmentKind::Micro, small::next_rows, {b.scalar(GALLEY_SCALAR_RANDOM, rw)}, {}).attrs.set("rows", int64_t{4});
+  b.kernel(SegmentKind::Micro, small::next_rows, {b.scalar(GALLEY_SCALAR_RANDOM, rw)}, {}).launch()->nodes[0].attrs.set("rows", int64_t{4});
   b.kernel(SegmentKind::Update, small::multiply, {b.option("sgd.lr"), b.option("sgd.lr")}, {b.write(lr)});
   b.own_steps(4);
   Running r = run(b);
@@ -149,7 +149,10 @@ TEST_P(Executors, AStepMayBeEnqueuedAhead) {
   b.scalars({GALLEY_SCALAR_RANDOM});
   const TensorId rows = b.tensor("rows", {4}, Life::Run, 0, GALLEY_I64), x = b.input("x", 1, 4), sum = b.tensor("sum", {1});
   b.kernel(SegmentKind::Micro, small::multiply, {b.read(x), b.read(x)}, {b.gather(sum)});
-  b.kernel(SegmentKind::Micro, small::next_rows, {b.scalar(GALLEY_SCALAR_RANDOM, GALLEY_READ_WRITE)}, {}).attrs.set("rows", int64_t{2});
+  b.kernel(SegmentKind::Micro, small::next_rows, {b.scalar(GALLEY_SCALAR_RANDOM, GALLEY_READ_WRITE)}, {})
+      .launch()
+      ->nodes[0]
+      .attrs.set("rows", int64_t{2});
   b.copy(SegmentKind::Micro, b.program.scalars, rows, 0, 0).inputs[0] = b.scalar(GALLEY_SCALAR_RANDOM);
   b.own_steps();
   Running r = run(b);

@@ -127,8 +127,8 @@ TEST(Export, RoundsOnceToTheFilesDtype) {
     b.kernel(SegmentKind::Load, small::count_up, {}, {b.write(w)}, 1);
     b.kernel(SegmentKind::Load, small::count_up, {}, {b.write(large)},
              65'519);  // the largest number that rounds to one of F16, and two that do not
-    b.write_file("model/model.safetensors", "w", w).file_dtype = GALLEY_BF16;
-    b.write_file("model/model.safetensors", "large", large).file_dtype = GALLEY_BF16;
+    b.write_file("model/model.safetensors", "w", w).dtype = GALLEY_BF16;
+    b.write_file("model/model.safetensors", "large", large).dtype = GALLEY_BF16;
     const fs::path run = small::scratch();
     Running r(b, lazy);
     ASSERT_TRUE(r.executor->load().ok());
@@ -144,7 +144,7 @@ TEST(Export, RoundsOnceToTheFilesDtype) {
     EXPECT_EQ(saved[258], 0x4382);       // 259: to 260
     EXPECT_EQ(saved[many - 1], 0x471C);  // 40,000 becomes 39,936
 
-    b.program.segment(SegmentKind::Export).code[1].file_dtype = GALLEY_F16;
+    std::get<Write>(b.program.segment(SegmentKind::Export).code[1].what).dtype = GALLEY_F16;
     const fs::path other = small::scratch();
     Running again(b, lazy);
     ASSERT_TRUE(again.executor->load().ok());
@@ -165,7 +165,7 @@ TEST(Export, AKilledOneLeavesWhatWasThere) {
   const Program& program = r.executor->program();
   const Instruction* written = nullptr;
   for (const Instruction& code : program.segment(SegmentKind::Export).code)
-    if (code.action == Action::Write) written = &code;
+    if (code.write()) written = &code;
 
   killed([&] { return Exporter::create(program, r.executor->machine(), run); });
   killed([&] {

@@ -71,10 +71,8 @@ class Sums {
     w_.resize(static_cast<size_t>(n * results));
     for (auto* list : {&x_, &w_})
       for (float& value : *list) value = in_bits(number(random), bits);
-    code_.op = products_op(role);
-    code_.name = "sums";
-    code_.inputs = {operand(0, {1, n}, dtype), operand(1, {results, n}, dtype)};
-    code_.outputs = {operand(2, {1, results}, GALLEY_F32)};
+    code_ = launch_of({"sums", products_op(role)}, {operand(0, {1, n}, dtype), operand(1, {results, n}, dtype)},
+                      {operand(2, {1, results}, GALLEY_F32)});
     for (int way = 0; way <= kMoved; ++way) {
       auto made = evaluate(
           code_, 1, [&](const Operand& o) { return read(o); }, {}, way);
@@ -92,8 +90,7 @@ class Sums {
       got.floats[static_cast<size_t>(i)] = static_cast<double>(sum);
     }
     const Numbers* const moved[] = {&ways_[1], &ways_[2], &ways_[3]};
-    const NodeOf node = nodes_of(code_)[0];
-    return compare(got, ways_[0], moved, nullptr, {unit_of(node), terms_of(node, 0, true)}).share;
+    return compare(got, ways_[0], moved, nullptr, {unit_of(code_, code_.launch()->nodes[0]), terms()}).share;
   }
   double right() const {
     return share([](float sum, float x, float w, int64_t) { return sum + x * w; });
@@ -107,7 +104,7 @@ class Sums {
   double held_in(int bits) const {
     return share([bits](float sum, float x, float w, int64_t) { return in_bits(sum + x * w, bits); });
   }
-  int64_t terms() const { return terms_of(nodes_of(code_)[0], 0, true); }
+  int64_t terms() const { return terms_of(code_, code_.launch()->nodes[0], 0, true); }
 
  private:
   static Operand operand(TensorId tensor, Shape shape, uint32_t dtype) {
@@ -198,11 +195,7 @@ TEST(NarrowRowsOfReference, HaveRoomByTheirNeighbours) {
                                             .reference<narrow_reference>()
                                             .table();
   constexpr int64_t rows = 4000, width = 8;
-  Instruction code;
-  code.op = table;
-  code.name = "norm";
-  code.inputs.resize(1);
-  code.outputs.resize(1);
+  Instruction code = launch_of({"norm", table}, {Operand()}, {Operand()});
   code.inputs[0].tensor = 0;
   code.inputs[0].shape = {rows, width};
   code.inputs[0].dtype = GALLEY_BF16;
@@ -220,12 +213,12 @@ TEST(NarrowRowsOfReference, HaveRoomByTheirNeighbours) {
   std::vector<Numbers> ways;
   for (int way = 0; way <= kMoved; ++way) ways.push_back(made_of(x, way));
   const Numbers* const moved[] = {&ways[1], &ways[2], &ways[3]};
-  const NodeOf node = nodes_of(code)[0];
+  const LaunchNode& node = code.launch()->nodes[0];
   const auto share = [&](double unit) {
     std::mt19937 again(2);
     Numbers rounded = x;
     for (double& value : rounded.floats) value *= 1 + unit * std::uniform_real_distribution<double>(-1, 1)(again);
-    return compare(made_of(rounded, 0), ways[0], moved, nullptr, {unit_of(node), terms_of(node, 0, true)}).share;
+    return compare(made_of(rounded, 0), ways[0], moved, nullptr, {unit_of(code, node), terms_of(code, node, 0, true)}).share;
   };
   EXPECT_LE(share(0x1p-8), 1);
   EXPECT_GT(share(0x1p-5), 1) << "the bound says nothing";

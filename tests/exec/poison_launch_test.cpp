@@ -62,11 +62,14 @@ Operand between(Operand operand, bool kept, uint32_t inner) {
 
 /// Two of them in one launch, over numbers that another launch has left, beside something that holds 7s. `kept`: what lies between the
 /// links has memory.
-struct Launch {
-  explicit Launch(const galley_kernel& kernel, size_t links, bool kept) {
+struct LaunchOfTwo {
+  explicit LaunchOfTwo(const galley_kernel& kernel, size_t links, bool kept) {
     const auto life = Life::Segment;
-    Instruction code;
+    std::vector<LaunchNode> nodes;
     std::vector<Operand> inputs, outputs;
+    const auto node = [&](const std::string& name) {
+      nodes.push_back({name, nullptr, {}, 0, 0, -1, {nodes.size(), 1}, {nodes.size(), 1}});
+    };
     for (const char* name : {"a", "b"}) {
       const std::string n = name;
       const TensorId x = b.tensor("x" + n, {16}, life), s = b.tensor("s" + n, {16}, life), y = b.tensor("y" + n, {16});
@@ -78,15 +81,15 @@ struct Launch {
         const Operand write = b.write(s);
         outputs.push_back(between(write, kept, kept ? 0 : 1));
         inputs.push_back(between(b.read(s), kept, 1));
-        code.nodes.push_back({"one " + n, nullptr, {}, 0, 0, -1, 1, 1});
+        node("one " + n);
       }
       outputs.push_back(b.write(y));
-      code.nodes.push_back({"last " + n, nullptr, {}, 0, 0, -1, 1, 1});
+      node("last " + n);
       made.push_back(y);
     }
     const TensorId work = b.tensor("work", {16}, life);
-    Instruction& launch = b.kernel(SegmentKind::Eval, kernel, inputs, outputs);
-    launch.nodes = code.nodes;
+    Launch& launch = *b.kernel(SegmentKind::Eval, kernel, inputs, outputs).launch();
+    launch.nodes = nodes;
     launch.links = links;
     launch.workspace = work;
     // The inputs are dead by now.
@@ -98,7 +101,7 @@ struct Launch {
 
 /// What poison says of it.
 std::string said(const galley_kernel& kernel, size_t links, bool kept = true) {
-  const Launch launch(kernel, links, kept);
+  const LaunchOfTwo launch(kernel, links, kept);
   for (const Poison poison : {Poison::No, Poison::Yes}) {
     Running r(launch.b, false, poison);
     EXPECT_TRUE(r.executor) << r.error.cause;
@@ -139,7 +142,7 @@ TEST(PoisonOfLaunches, AChainThatDoesNotMakeWhatLiesBetween) {
 }
 
 TEST(PoisonOfLaunches, AnInputWhoseLifeIsOver) {
-  const Launch launch(ones<Fault::None, 2>(), 2, true);
+  const LaunchOfTwo launch(ones<Fault::None, 2>(), 2, true);
   const auto ran = [&](const Plan& plan) {
     auto made = Executor::create(launch.b.program, plan, small::target(), small::device(false), {.watching = watching(Poison::Yes)});
     EXPECT_TRUE(made.ok());

@@ -192,7 +192,7 @@ TEST(Poison, AWorkspaceMayHoldAnything) {
   Builder b;
   const TensorId x = b.tensor("x", {4}), y = b.tensor("y", {4}), work = b.tensor("work", {64}, Life::Segment, 0, GALLEY_U8);
   b.kernel(SegmentKind::Load, small::fill, {}, {b.write(x)}, 3);
-  b.kernel(SegmentKind::Eval, scribbling, {b.read(x), b.read(x)}, {b.write(y)}).workspace = work;
+  b.kernel(SegmentKind::Eval, scribbling, {b.read(x), b.read(x)}, {b.write(y)}).launch()->workspace = work;
   Running r(b, false, Poison::Yes);
   ASSERT_TRUE(r.executor->load().ok());
   ASSERT_TRUE(r.executor->run(SegmentKind::Eval).ok());

@@ -48,7 +48,8 @@ struct Model {
   /// b's.
   void lose_update() {
     std::vector<Instruction>& code = build.program.segment(SegmentKind::Update).code;
-    const auto last = std::find_if(code.rbegin(), code.rend(), [](const Instruction& i) { return i.kernel == &small::descend; });
+    const auto last =
+        std::find_if(code.rbegin(), code.rend(), [](const Instruction& i) { return i.launch() && i.launch()->kernel == &small::descend; });
     code.erase(std::next(last).base());
   }
   uint64_t& flags(size_t i) { return build.program.trained[i].flags; }

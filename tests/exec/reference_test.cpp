@@ -139,7 +139,7 @@ class ReferenceMode : public testing::Test {
     forward = add(SegmentKind::Micro, small::multiply, {b.read(x), b.read(c)}, {b.write(h)});
     clone = add(SegmentKind::Micro, small::multiply, {b.read(x), b.read(c)}, {b.write(again)});
     at(SegmentKind::Micro, clone).recomputed = true;
-    at(SegmentKind::Micro, clone).name = at(SegmentKind::Micro, forward).name;
+    at(SegmentKind::Micro, clone).launch()->nodes[0].name = at(SegmentKind::Micro, forward).name;
     gradient = add(SegmentKind::Micro, small::multiply, {b.read(again), b.read(x)}, {b.gather(g)});
     add(SegmentKind::Micro, small::add, {b.read(h), b.read(x)}, {b.write(y)});
     step = add(SegmentKind::Update, small::descend,
@@ -152,7 +152,7 @@ class ReferenceMode : public testing::Test {
     b.write_file("w.safetensors", "w", w);
   }
   size_t add(SegmentKind kind, const galley_kernel& kernel, std::vector<Operand> inputs, std::vector<Operand> outputs, double value = 0) {
-    b.kernel(kind, kernel, std::move(inputs), std::move(outputs), value).op = op(kernel.op);
+    b.kernel(kind, kernel, std::move(inputs), std::move(outputs), value).launch()->nodes[0].op = op(kernel.op);
     return b.program.segment(kind).code.size() - 1;
   }
   Instruction& at(SegmentKind kind, size_t index) { return b.program.segment(kind).code[index]; }
@@ -213,7 +213,7 @@ TEST_F(ReferenceMode, FindsNothingWhereNothingIsWrong) {
 }
 
 TEST_F(ReferenceMode, ACastThatIsLeftOut) {
-  at(SegmentKind::Eval, second).kernel = &misread;
+  at(SegmentKind::Eval, second).launch()->kernel = &misread;
   expect(run(), "eval, instruction 1, 'add.2', kernel 'misread.test': plugin", "writes 'f', element ");
 }
 
@@ -262,7 +262,7 @@ TEST_F(ReferenceMode, AnOutputThatTakesOverAnInputTooEarly) {
 }
 
 TEST_F(ReferenceMode, ADroppedRow) {
-  at(SegmentKind::Eval, second).kernel = &last_row;
+  at(SegmentKind::Eval, second).launch()->kernel = &last_row;
   expect(run(), "eval, instruction 1, 'add.2', kernel 'last_row.test'", "writes 'f', element ");
 }
 
@@ -273,12 +273,12 @@ TEST_F(ReferenceMode, AGradientThatIsOverwritten) {
 }
 
 TEST_F(ReferenceMode, AKernelThatOverwritesWhatItShouldAddTo) {
-  at(SegmentKind::Micro, gradient).kernel = &overwrites;
+  at(SegmentKind::Micro, gradient).launch()->kernel = &overwrites;
   expect(run(), "micro, instruction 2, 'multiply.3', kernel 'overwrites.test'", "adds to 'grad.w'");
 }
 
 TEST_F(ReferenceMode, AnApplyPredicateTheWrongWayRound) {
-  at(SegmentKind::Update, step).kernel = &inverted;
+  at(SegmentKind::Update, step).launch()->kernel = &inverted;
   expect(run(), "update, instruction 0, 'descend.1', kernel 'inverted.test'", "updates 'w', element ");
 }
 
@@ -286,11 +286,9 @@ TEST_F(ReferenceMode, AnApplyPredicateTheWrongWayRound) {
 TEST_F(ReferenceMode, AnApplyPredicateThatIsSomethingElse) {
   at(SegmentKind::Update, step).inputs[4] = b.scalar(GALLEY_SCALAR_FOUND_INF);
   // Apply is 0 from here on, and the other flag is 1.
-  Instruction zero;
-  zero.action = Action::Kernel;
-  zero.name = "skip";
-  zero.kernel = &skip;
-  zero.outputs = {b.scalar(GALLEY_SCALAR_APPLY, GALLEY_WRITE), b.scalar(GALLEY_SCALAR_FOUND_INF, GALLEY_WRITE)};
+  Instruction zero =
+      launch_of({"skip"}, {}, {b.scalar(GALLEY_SCALAR_APPLY, GALLEY_WRITE), b.scalar(GALLEY_SCALAR_FOUND_INF, GALLEY_WRITE)});
+  zero.launch()->kernel = &skip;
   for (Operand& o : zero.outputs) o.later = GALLEY_WRITE;
   auto& update = b.program.segment(SegmentKind::Update).code;
   update.insert(update.begin(), zero);
@@ -303,23 +301,23 @@ TEST_F(ReferenceMode, AWrongKeyInTheClone) {
 }
 
 TEST_F(ReferenceMode, ACloneOfNothing) {
-  at(SegmentKind::Micro, clone).name = "somebody else";
+  at(SegmentKind::Micro, clone).launch()->nodes[0].name = "somebody else";
   expect(run(), "micro, instruction 1", "'somebody else' is to be made again, but nothing in forward has that name");
 }
 
 TEST_F(ReferenceMode, AWrongFactor) {
-  at(SegmentKind::Update, step).kernel = &squared;
-  b.program.segment(SegmentKind::Window).code.back().attrs.set("scale", 4.0);
+  at(SegmentKind::Update, step).launch()->kernel = &squared;
+  b.program.segment(SegmentKind::Window).code.back().launch()->nodes[0].attrs.set("scale", 4.0);
   expect(run(), "update, instruction 0, 'descend.1', kernel 'squared.test'", "updates 'w'");
 }
 
 TEST_F(ReferenceMode, OperandsTheWrongWayRound) {
-  at(SegmentKind::Eval, first).kernel = &swapped;
+  at(SegmentKind::Eval, first).launch()->kernel = &swapped;
   expect(run(), "eval, instruction 0, 'subtract.1', kernel 'swapped.test'", "writes 'e'");
 }
 
 TEST_F(ReferenceMode, AStateThatIsWrittenBackInPart) {
-  at(SegmentKind::Update, step).kernel = &in_part;
+  at(SegmentKind::Update, step).launch()->kernel = &in_part;
   expect(run(), "update, instruction 0, 'descend.1', kernel 'in_part.test'", "updates 'w', element ");
 }
 

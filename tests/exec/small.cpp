@@ -217,27 +217,27 @@ Operand Builder::operand(TensorId tensor, uint32_t access, uint32_t later) const
   return {.tensor = tensor, .offset = 0, .shape = t.shape, .dtype = t.dtype, .access = access, .later = later, .format = nullptr};
 }
 
-Instruction& Builder::instruction(SegmentKind kind, Action action) {
+Instruction& Builder::instruction(SegmentKind kind, decltype(Instruction::what) what) {
   Segment& segment = program.segment(kind);
   segment.kind = kind;
   Instruction& code = segment.code.emplace_back();
-  code.action = action;
+  code.what = std::move(what);
   return code;
 }
 
 Instruction& Builder::kernel(SegmentKind kind, const galley_kernel& kernel, std::vector<Operand> inputs, std::vector<Operand> outputs,
                              double value) {
-  Instruction& code = instruction(kind, Action::Kernel);
-  code.kernel = &kernel;
-  code.name = std::string(kernel.op) + "." + std::to_string(program.segment(kind).code.size());
-  code.inputs = std::move(inputs);
-  code.outputs = std::move(outputs);
-  code.attrs.set("value", value);
+  Instruction& code = instruction(kind, Launch());
+  LaunchNode node;
+  node.name = std::string(kernel.op) + "." + std::to_string(program.segment(kind).code.size());
+  node.attrs.set("value", value);
+  code = launch_of(std::move(node), std::move(inputs), std::move(outputs));
+  code.launch()->kernel = &kernel;
   return code;
 }
 
 Instruction& Builder::copy(SegmentKind kind, TensorId from, TensorId to, uint32_t queue, uint32_t event) {
-  Instruction& code = instruction(kind, Action::Copy);
+  Instruction& code = instruction(kind, Copy());
   code.name = "copy";
   code.inputs = {read(from)};
   code.outputs = {write(to)};
@@ -247,34 +247,29 @@ Instruction& Builder::copy(SegmentKind kind, TensorId from, TensorId to, uint32_
 }
 
 void Builder::record(SegmentKind kind, uint32_t queue, uint32_t event) {
-  Instruction& code = instruction(kind, Action::Record);
+  Instruction& code = instruction(kind, Record());
   code.queue = queue;
   code.event = event;
 }
 
 void Builder::wait(SegmentKind kind, uint32_t queue, uint32_t event) {
-  Instruction& code = instruction(kind, Action::Wait);
+  Instruction& code = instruction(kind, Wait());
   code.queue = queue;
   code.event = event;
 }
 
 Instruction& Builder::read_file(const std::filesystem::path& file, const std::string& entry, TensorId to) {
-  Instruction& code = instruction(SegmentKind::Load, Action::Read);
+  Instruction& code = instruction(SegmentKind::Load, Read{file.string(), entry, {}, "", {}});
   code.name = entry;
-  code.file = file.string();
-  code.entry = entry;
   code.outputs = {write(to)};
   return code;
 }
 
-Instruction& Builder::write_file(const std::string& file, const std::string& entry, TensorId from) {
-  Instruction& code = instruction(SegmentKind::Export, Action::Write);
+Write& Builder::write_file(const std::string& file, const std::string& entry, TensorId from) {
+  Instruction& code = instruction(SegmentKind::Export, Write{file, entry, program.tensors[static_cast<size_t>(from)].dtype});
   code.name = entry;
-  code.file = file;
-  code.entry = entry;
   code.inputs = {read(from)};
-  code.file_dtype = code.inputs[0].dtype;
-  return code;
+  return std::get<Write>(code.what);
 }
 
 void Builder::slot(ScalarSlot slot) {
@@ -344,7 +339,10 @@ void Builder::own_steps(double scale) {
     if (!s.option.empty()) where.set("table", s.schedule.table);
   }
   for (auto* k : {&begin_window, &end_step})
-    kernel(k == &begin_window ? SegmentKind::Window : SegmentKind::Update, *k, {block(GALLEY_READ_WRITE, bytes)}, {}).attrs = where;
+    kernel(k == &begin_window ? SegmentKind::Window : SegmentKind::Update, *k, {block(GALLEY_READ_WRITE, bytes)}, {})
+        .launch()
+        ->nodes[0]
+        .attrs = where;
   copy(SegmentKind::Update, program.scalars, program.readback, 0, 0);
   for (Trained& t : program.trained)
     if (t.sum_squares.present()) t.sum_squares.tensor = program.readback;

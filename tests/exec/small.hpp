@@ -64,7 +64,7 @@ class Builder {
   void record(SegmentKind kind, uint32_t queue, uint32_t event);
   void wait(SegmentKind kind, uint32_t queue, uint32_t event);
   Instruction& read_file(const std::filesystem::path& file, const std::string& entry, TensorId to);
-  Instruction& write_file(const std::string& file, const std::string& entry, TensorId from);
+  Write& write_file(const std::string& file, const std::string& entry, TensorId from);
   /// The block of scalars with one slot each, and the operand of a slot.
   void scalars(std::vector<uint32_t> which);
   void option(const std::string& name, std::vector<double> values);
@@ -82,7 +82,7 @@ class Builder {
   Plan plan() const;
 
  private:
-  Instruction& instruction(SegmentKind kind, Action action);
+  Instruction& instruction(SegmentKind kind, decltype(Instruction::what) what);
   void slot(ScalarSlot slot);
   Operand of(const ScalarSlot& slot, uint32_t access) const;
 };

@@ -53,7 +53,7 @@ struct TwoTensors {
     w = b.tensor("w", {3, 2});
     v = b.tensor("v", {2});
     b.read_file(file, "layer.w", w);
-    Instruction& read = b.read_file(file, "layer.v", v);
+    Read& read = std::get<Read>(b.read_file(file, "layer.v", v).what);
     read.aliases = {"layer.gamma", "gamma"};
     read.hint = "untie them";
   }
@@ -114,7 +114,7 @@ TEST(CheckFiles, KnowsWhatTheProgramDoesNotNeed) {
   const Saved extra = tensor("layer.u", Dtype::F32, {1}, numbers(1));
   TwoTensors model(save({w, v, extra}));
   EXPECT_FALSE(check_files(model.b.program, {}).ok());
-  const std::string file = model.b.program.segment(SegmentKind::Load).code[0].file;
+  const std::string file = model.b.program.segment(SegmentKind::Load).code[0].read()->file;
   model.b.program.unread = {{file, {"layer.u", "u"}}};
   EXPECT_TRUE(check_files(model.b.program, {}).ok());
   model.b.program.unread = {{"another.safetensors", {"layer.u"}}};
@@ -224,7 +224,7 @@ std::string twice(const Saved& a, const Saved& b) {
   Builder builder;
   const TensorId t = builder.tensor("t", a.shape, Life::Run, 0, GALLEY_F32);
   builder.program.staging = builder.tensor("staging", {64}, Life::Run, 0, GALLEY_U8);
-  Instruction& read = builder.read_file(file, a.name, t);
+  Read& read = std::get<Read>(builder.read_file(file, a.name, t).what);
   read.aliases = {"none of this name", b.name};
   read.hint = "untie them";
   EXPECT_TRUE(check_files(builder.program, {}).ok());

@@ -18,8 +18,8 @@ TEST_F(Bind, OfEqualPriorityTheFirstByName) {
   const galley_tensor x = input("x");
   loss(node("y", "add", {x, x}));
   ASSERT_EQ(run({order, place, bind}), "");
-  EXPECT_STREQ(eval(0).kernel->name, "add.a");
-  EXPECT_EQ(eval(0).workspace, no_tensor);
+  EXPECT_STREQ(eval(0).launch()->kernel->name, "add.a");
+  EXPECT_EQ(eval(0).workspace(), no_tensor);
 }
 
 TEST_F(Bind, TheHighestPriorityOfThoseThatServe) {
@@ -27,8 +27,8 @@ TEST_F(Bind, TheHighestPriorityOfThoseThatServe) {
   loss(node("y", "mul", {narrow, narrow}));
   loss(node("z", "mul", {wide, wide}));
   ASSERT_EQ(run({order, place, bind}), "");
-  EXPECT_STREQ(eval(0).kernel->name, "mul.any");
-  EXPECT_STREQ(eval(2).kernel->name, "mul.wide");
+  EXPECT_STREQ(eval(0).launch()->kernel->name, "mul.any");
+  EXPECT_STREQ(eval(2).launch()->kernel->name, "mul.wide");
   EXPECT_EQ(c->program.kernels,
             (std::vector<Program::Chosen>{{"loss", "loss.any", "hand"}, {"mul", "mul.any", "hand"}, {"mul", "mul.wide", "hand"}}));
 }
@@ -37,9 +37,9 @@ TEST_F(Bind, EachInstructionHasAWorkspaceOfItsOwn) {
   const galley_tensor x = input("x", {8});
   loss(node("z", "mul", {node("y", "mul", {x, x}), x}));
   ASSERT_EQ(run({order, place, bind}), "");
-  ASSERT_NE(eval(0).workspace, no_tensor);
-  ASSERT_NE(eval(1).workspace, eval(0).workspace);
-  const ProgramTensor& t = c->program.tensors[static_cast<size_t>(eval(1).workspace)];
+  ASSERT_NE(eval(0).workspace(), no_tensor);
+  ASSERT_NE(eval(1).workspace(), eval(0).workspace());
+  const ProgramTensor& t = c->program.tensors[static_cast<size_t>(eval(1).workspace())];
   EXPECT_EQ(t.name, "workspace of z");
   EXPECT_EQ(t.bytes, 128);
   EXPECT_EQ(t.owner, Owner::Workspace);
@@ -51,7 +51,7 @@ TEST_F(Bind, AKernelThatWantsMoreThanTheTargetGivesIsPassedOver) {
   const galley_tensor x = input("x", {8});
   loss(node("y", "mul", {x, x}));
   ASSERT_EQ(run({order, place, bind}), "");
-  EXPECT_STREQ(eval(0).kernel->name, "mul.any");
+  EXPECT_STREQ(eval(0).launch()->kernel->name, "mul.any");
 }
 
 TEST_F(Bind, NoKernelSaysForWhatAndWhyNot) {

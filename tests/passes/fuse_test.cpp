@@ -18,22 +18,25 @@ class Fuse : public Hand {
   std::string kernels() const {
     std::string out;
     for (const Instruction& i : c->program.segment(SegmentKind::Eval).code)
-      if (i.kernel) out += (out.empty() ? "" : " ") + std::string(i.kernel->name);
+      if (const Launch* launch = i.launch()) out += (out.empty() ? "" : " ") + std::string(launch->kernel->name);
     return out;
   }
   /// The nodes of eval's groups: "a b, c d".
   std::string groups() const {
     std::string out;
     for (const Instruction& i : c->program.segment(SegmentKind::Eval).code) {
-      if (i.nodes.size() <= i.links) continue;
+      const Launch* launch = i.launch();
+      if (!launch || launch->nodes.size() <= launch->links) continue;
       out += out.empty() ? "" : ", ";
-      for (const LaunchNode& node : i.nodes) out += (&node == i.nodes.data() ? "" : " ") + node.name;
+      for (const LaunchNode& node : launch->nodes) out += (&node == launch->nodes.data() ? "" : " ") + node.name;
     }
     return out;
   }
+  /// Whether an instruction is a launch of several nodes.
+  static bool several(const Instruction& i) { return i.launch() && i.launch()->nodes.size() > 1; }
   const Instruction& first() const {
     for (const Instruction& i : c->program.segment(SegmentKind::Eval).code)
-      if (!i.nodes.empty()) return i;
+      if (several(i)) return i;
     return c->program.segment(SegmentKind::Eval).code.front();
   }
 };
@@ -44,8 +47,8 @@ TEST_F(Fuse, NodesOfOneOpThatDoNotDependOnEachOtherAreAGroup) {
   ASSERT_EQ(run({order, place, bind, fuse, alias}), "");
   EXPECT_EQ(kernels(), "square.group mul.any loss.any");
   EXPECT_EQ(first().name, "sx and 1 more");
-  ASSERT_EQ(first().nodes.size(), 2u);
-  EXPECT_EQ(first().nodes[1].name, "sy");
+  ASSERT_EQ(first().launch()->nodes.size(), 2u);
+  EXPECT_EQ(first().launch()->nodes[1].name, "sy");
 }
 
 TEST_F(Fuse, OneLaunchHasTheConstantsOfAll) {
@@ -57,8 +60,8 @@ TEST_F(Fuse, OneLaunchHasTheConstantsOfAll) {
   for (const ProgramTensor& t : c->program.tensors)
     if (t.name.starts_with("constants of ")) constants += t.bytes;
   EXPECT_EQ(constants, 128);
-  ASSERT_NE(first().constants, no_tensor);
-  EXPECT_EQ(c->program.tensors[static_cast<size_t>(first().constants)].bytes, 128);
+  ASSERT_NE(first().constants(), no_tensor);
+  EXPECT_EQ(c->program.tensors[static_cast<size_t>(first().constants())].bytes, 128);
 }
 
 TEST_F(Fuse, OperandsInFormatsKeepTheirComponents) {
@@ -74,14 +77,14 @@ TEST_F(Fuse, OperandsInFormatsKeepTheirComponents) {
   const Segment& update = c->program.segment(SegmentKind::Update);
   ASSERT_EQ(update.code.size(), 1u);
   const Instruction& both = update.code.front();
-  EXPECT_EQ(std::string(both.kernel->name), "step.pairs");
-  ASSERT_EQ(both.nodes.size(), 2u);
-  EXPECT_EQ(both.components, 4u);
+  const std::vector<LaunchNode>& nodes = both.launch()->nodes;
+  EXPECT_EQ(std::string(both.launch()->kernel->name), "step.pairs");
+  ASSERT_EQ(nodes.size(), 2u);
+  EXPECT_EQ(both.inputs.size(), nodes[0].inputs.count + nodes[1].inputs.count + 4);
   const auto name = [&](const Operand& o) { return c->program.tensors[static_cast<size_t>(o.tensor)].name; };
   for (const size_t node : {size_t{0}, size_t{1}}) {
-    const std::vector<NodeOf> nodes = nodes_of(both);
-    ASSERT_EQ(nodes[node].inputs.size(), 2u);
-    const Operand& p = nodes[node].inputs[0];
+    ASSERT_EQ(nodes[node].inputs.count, 2u);
+    const Operand& p = both.inputs_of(nodes[node])[0];
     ASSERT_TRUE(p.format);
     EXPECT_EQ(name(both.inputs[p.format->first]), node ? "v.halves" : "w.halves");
     EXPECT_EQ(name(both.inputs[p.format->first + 1]), node ? "v.scale" : "w.scale");
@@ -101,7 +104,7 @@ TEST_F(Fuse, WhatNothingElseReadsHasNoMemory) {
   ASSERT_EQ(run({order, place, bind, fuse, alias}), "");
   EXPECT_EQ(kernels(), "add.square loss.any");
   const Instruction& chain = first();
-  EXPECT_EQ(op_text(chain), "add>square");
+  EXPECT_EQ(op_text(*chain.launch()), "add>square");
   EXPECT_FALSE(chain.outputs[0].present());
   EXPECT_FALSE(chain.inputs[2].present());
   EXPECT_EQ(chain.outputs[0].inner, chain.inputs[2].inner);
@@ -147,6 +150,8 @@ TEST_F(Fuse, NodesThatReadTheSameAreOfferedBeforeOthersJoin) {
 TEST_F(Fuse, RowsOfOneTensorAreNotTheSame) {
   // Three chunks of the head read other rows each; the tensor has one name.
   Instruction three;
+  std::vector<LaunchNode>& nodes = three.launch()->nodes;
+  nodes.clear();
   ProgramTensor x;
   x.name = "x";
   x.bytes = 48;
@@ -158,9 +163,8 @@ TEST_F(Fuse, RowsOfOneTensorAreNotTheSame) {
     rows.shape = {4};
     three.inputs.insert(three.inputs.end(), {rows, rows});
     three.outputs.push_back(rows);
-    three.nodes.push_back({std::to_string(k), op("product"), {}, 0, 0, -1, 2, 1});
+    nodes.push_back({std::to_string(k), op("product"), {}, 0, 0, -1, {2 * k, 2}, {k, 1}});
   }
-  three.op = op("product");
   const auto asked = [&] { return std::string((*c->kernels.choose(three, c->program.tensors))->refusals); };
   EXPECT_NE(asked().find("product.group: different x"), std::string::npos) << asked();
   three.inputs[4].offset = 0;
@@ -284,9 +288,11 @@ TEST(FuseRandom, NoPeakIsHigherAndTheProgramIsValid) {
     EXPECT_EQ(g.shadow(), "");
     const size_t before = groups + chains;
     for (const Instruction& i : g.c->program.segment(SegmentKind::Micro).code) {
-      groups += i.nodes.size() > i.links;
-      chains += i.links > 1;
-      again += !i.nodes.empty() && i.recomputed;
+      const Launch* launch = i.launch();
+      if (!launch) continue;
+      groups += launch->nodes.size() > launch->links;
+      chains += launch->links > 1;
+      again += launch->nodes.size() > 1 && i.recomputed;
     }
     given_up += groups + chains == before;
     elsewhere += apart[1] > 0;
@@ -326,7 +332,8 @@ TEST(FuseRandom, TheShadowRejectsMutants) {
     ASSERT_FALSE(rejected(good));
     const auto& code = good.segment(SegmentKind::Micro).code;
     for (size_t launch = 0; launch < code.size(); ++launch) {
-      if (code[launch].nodes.empty()) continue;
+      const Launch* reads = code[launch].launch();
+      if (!reads || reads->nodes.size() == 1) continue;
       for (const auto& [maker, tensor] : made_before(good, launch)) {
         SCOPED_TRACE("seed " + std::to_string(seed) + ", '" + code[launch].name + "' reads '" +
                      good.tensors[static_cast<size_t>(tensor)].name + "'");
@@ -342,9 +349,13 @@ TEST(FuseRandom, TheShadowRejectsMutants) {
         EXPECT_TRUE(rejected(program)) << "which has no memory where it is made";
         ++not_made;
         program = good;
-        if (code[maker].action != Action::Kernel || code[maker].links != code[launch].links) continue;
-        for (const NodeOf& n : nodes_of(code[maker]))
-          mutant[launch].nodes.push_back({n.name, n.op, n.attrs, n.flags, n.first_row, n.block, n.inputs.size(), n.outputs.size()});
+        const Launch* makes = code[maker].launch();
+        if (!makes || makes->links != reads->links) continue;
+        for (const LaunchNode& n : makes->nodes) {
+          LaunchNode& added = mutant[launch].launch()->nodes.emplace_back(n);
+          added.inputs.first += code[launch].inputs.size();
+          added.outputs.first += code[launch].outputs.size();
+        }
         mutant[launch].inputs.insert(mutant[launch].inputs.end(), code[maker].inputs.begin(), code[maker].inputs.end());
         mutant[launch].outputs.insert(mutant[launch].outputs.end(), code[maker].outputs.begin(), code[maker].outputs.end());
         mutant.erase(at(maker));

@@ -68,7 +68,7 @@ TEST_F(Operands, WhatAShapeRuleRefusesIsRefusedInAProgramToo) {
   ASSERT_EQ(cause(order(*c)), "");
   ASSERT_EQ(run({place}), "");
   Instruction& q = c->program.segment(SegmentKind::Eval).code.back();
-  ASSERT_STREQ(q.op->name, "loss");
+  ASSERT_STREQ(q.launch()->op()->name, "loss");
   q.outputs[0].dtype = GALLEY_F32;
   const std::string said = cause(verify_operands(*c, "place"));
   EXPECT_NE(said.find("writes f64(1), but its output 'sum'"), std::string::npos) << said;

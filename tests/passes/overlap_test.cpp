@@ -33,7 +33,7 @@ struct Streams : Little {
   TensorId away(const std::string& name, int64_t count) { return tensor(name, count, Life::Run, 1); }
 
   void step(const std::string& name, double seconds, std::vector<Operand> operands) {
-    op(kUpdate, name, std::move(operands), {}).flops = seconds;
+    op(kUpdate, name, std::move(operands), {}).launch()->flops = seconds;
   }
   void copy_between(const Operand& from, const Operand& to) {
     const uint32_t queue = program.tensors[static_cast<size_t>(to.tensor)].memory == 0 ? 1 : 2, event = events_ += 2;
@@ -58,7 +58,7 @@ struct Streams : Little {
     for (size_t t = 0; t < program.tensors.size(); ++t) {
       if (program.tensors[t].life != Life::Run) continue;
       Instruction& i = op(SegmentKind::Load, "load", {}, {w(static_cast<TensorId>(t))});
-      i.action = Action::Read;
+      i.what = Read();
     }
   }
   const std::vector<Instruction>& code() const { return program.segment(kUpdate).code; }
@@ -70,11 +70,11 @@ struct Streams : Little {
     std::string out;
     std::map<uint32_t, uint32_t> queues;
     for (const Instruction& i : code()) {
-      if (i.action == Action::Copy) queues[i.event] = i.queue;
-      if (i.action == Action::Record || (i.action == Action::Wait && i.queue != 0)) continue;
+      if (i.action() == Action::Copy) queues[i.event] = i.queue;
+      if (i.action() == Action::Record || (i.action() == Action::Wait && i.queue != 0)) continue;
       out += out.empty() ? "" : " ";
-      if (i.action == Action::Wait) out += std::string("wait-") + (queues[i.event] == 1 ? "in" : "out");
-      else out += i.action == Action::Copy ? (i.queue == 1 ? "in" : "out") : i.name;
+      if (i.action() == Action::Wait) out += std::string("wait-") + (queues[i.event] == 1 ? "in" : "out");
+      else out += i.action() == Action::Copy ? (i.queue == 1 ? "in" : "out") : i.name;
     }
     return out;
   }
@@ -106,7 +106,7 @@ TEST(Overlap, ACopyInBeginsJustEarlyEnough) {
 TEST(Overlap, ACopyOutIsOverWhenNobodyWaitsForIt) {
   Streams s;
   const TensorId home = s.away("home", 3), x = s.tensor("x", 1, Life::Run), here = s.tensor("here", 3);
-  s.op(kUpdate, "make", {}, {s.w(here)}).flops = 2;
+  s.op(kUpdate, "make", {}, {s.w(here)}).launch()->flops = 2;
   s.take_back(here, home, 0);
   for (const char* name : {"a", "b", "c"}) s.step(name, 2, {s.rw(x)});
   s.load();
@@ -120,7 +120,7 @@ TEST(Overlap, ACopyOutIsOverWhenNobodyWaitsForIt) {
 TEST(Overlap, WhatComesBackWaitsForWhatWentOut) {
   Streams s;
   const TensorId home = s.away("home", 2), x = s.tensor("x", 1, Life::Run), made = s.tensor("made", 2);
-  s.op(kUpdate, "make", {}, {s.w(made)}).flops = 1;
+  s.op(kUpdate, "make", {}, {s.w(made)}).launch()->flops = 1;
   s.take_back(made, home, 0);
   s.step("a", 1, {s.rw(x)});
   s.step("b", 1, {s.rw(x)});
@@ -205,7 +205,7 @@ TEST(Overlap, WhatHasChangedMeanwhileIsCopiedAgain) {
   const TensorId home = s.away("home", 2), x = s.tensor("x", 1, Life::Run), made = s.tensor("made", 2);
   const TensorId first = s.bring(home, 0, 2);
   s.step("a", 1, {s.rw(x), s.r(first)});
-  s.op(kUpdate, "make", {}, {s.w(made)}).flops = 1;
+  s.op(kUpdate, "make", {}, {s.w(made)}).launch()->flops = 1;
   s.take_back(made, home, 0);
   const TensorId second = s.bring(home, 0, 2);
   s.step("b", 1, {s.rw(x), s.r(first), s.r(second)});
@@ -231,7 +231,7 @@ Streams anything(uint32_t seed) {
       s.step("plain", seconds, {s.rw(x)});
     } else if (kind == 1) {
       const TensorId made = s.tensor("made", count);
-      s.op(kUpdate, "make", {s.r(x)}, {s.w(made)}).flops = seconds;
+      s.op(kUpdate, "make", {s.r(x)}, {s.w(made)}).launch()->flops = seconds;
       s.take_back(made, home, first);
     } else {
       const TensorId here = s.bring(home, first, count);
@@ -271,9 +271,9 @@ TEST(Overlap, WaitsAreNeeded) {
     const std::vector<Instruction> code = s.code();
     const Plan plan = make_plan(s.program, s.target);
     for (size_t i = 0; i < code.size(); ++i) {
-      if (code[i].action != Action::Wait) continue;
+      if (code[i].action() != Action::Wait) continue;
       Instruction& wait = s.program.segment(kUpdate).code[i];
-      wait.action = Action::Record;
+      wait.what = Record();
       wait.event = 1000;
       const bool found = !run_shadow(s.program, plan, s.target).ok();
       wait = code[i];

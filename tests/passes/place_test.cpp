@@ -45,7 +45,7 @@ TEST_F(Place, AnInstructionForEachItemAndNoKernelYet) {
             "micro[1] loss 'l': r y f32(4) -> w step scalars+640 f64(1)\n"
             "micro[2] mul 'l.mul.3': r y f32(4), r y f32(4) -> w l.mul.3 f32(4)\n"
             "micro[3] mul 'y.mul.4': r l.mul.3 f32(4), r x f32(4) -> w grad.w f32(4)\n");
-  for (const Instruction& i : c->program.segment(SegmentKind::Micro).code) EXPECT_EQ(i.kernel, nullptr);
+  for (const Instruction& i : c->program.segment(SegmentKind::Micro).code) EXPECT_TRUE(!i.launch() || !i.launch()->kernel);
   EXPECT_EQ(c->micro.begin, (std::vector<uint32_t>{0, 1, 2, 3, 4}));
 }
 
@@ -114,7 +114,7 @@ TEST_F(Place, AMasterElsewhereIsBroughtOnceForItsUpdateAndItsCopy) {
   size_t in = 0, out = 0, halves = 0;
   for (const Instruction& i : c->program.segment(SegmentKind::Update).code) {
     const auto name = [&](const Operand& o) { return c->program.tensors[static_cast<size_t>(o.tensor)].name; };
-    if (i.action == Action::Copy) (name(i.inputs[0]) == "w" ? in : out) += 1;
+    if (i.action() == Action::Copy) (name(i.inputs[0]) == "w" ? in : out) += 1;
     if (i.name == "init half") ++halves;
   }
   EXPECT_EQ(in, 1u);

@@ -15,12 +15,10 @@ TEST(Dump, OneLineAnInstruction) {
                  away = l.tensor("away", 50, Life::Segment, 1), space = l.tensor("space", 8), idle = l.tensor("idle", 8);
   l.program.tensors[static_cast<size_t>(gradient)].strategy = "lora (recipe.lua:9)";
   Instruction& read = l.op(SegmentKind::Load, "read weight", {}, {l.w(weight)});
-  read.action = Action::Read;
-  read.file = "somewhere/model.safetensors";
-  read.entry = "w";
+  read.what = Read{"somewhere/model.safetensors", "w", {}, "", {}};
   Instruction& forward = l.op(SegmentKind::Micro, "forward", {l.r(weight), Operand()}, {l.w(x)});
-  forward.workspace = space;
-  forward.first_row = 8;
+  forward.launch()->workspace = space;
+  forward.launch()->nodes[0].first_row = 8;
   forward.recomputed = true;
   l.sync(SegmentKind::Micro, Action::Record, 0, 1);
   l.sync(SegmentKind::Micro, Action::Wait, 1, 1);

@@ -29,9 +29,20 @@ struct Launches : Little {
     return o;
   }
   static void launch(Instruction& i, const std::vector<std::pair<size_t, size_t>>& operands, size_t links) {
+    std::vector<LaunchNode>& nodes = i.launch()->nodes;
+    nodes.clear();
     for (const auto& [inputs, outputs] : operands)
-      i.nodes.push_back({i.name + " " + std::to_string(i.nodes.size()), nullptr, {}, 0, 0, -1, inputs, outputs});
-    i.links = links;
+      nodes.push_back({i.name + " " + std::to_string(nodes.size()), nullptr, {}, 0, 0, -1, {0, inputs}, {0, outputs}});
+    i.launch()->links = links;
+    put_in_order(i);
+  }
+  /// The operands of each node begin after those of the nodes before it.
+  static void put_in_order(Instruction& i) {
+    size_t inputs = 0, outputs = 0;
+    for (LaunchNode& node : i.launch()->nodes) {
+      node.inputs.first = std::exchange(inputs, inputs + node.inputs.count);
+      node.outputs.first = std::exchange(outputs, outputs + node.outputs.count);
+    }
   }
   Instruction& at(size_t i) { return program.segment(kMicro).code[i]; }
   Instruction& squares() { return at(2); }
@@ -82,7 +93,8 @@ TEST(ShadowOfLaunches, WhatHasNoMemoryIsReadByAnotherChain) {
 TEST(ShadowOfLaunches, LinksInAnotherOrder) {
   Launches l;
   Instruction& i = l.norms();
-  std::swap(i.nodes[0], i.nodes[1]);
+  std::swap(i.launch()->nodes[0], i.launch()->nodes[1]);
+  Launches::put_in_order(i);
   std::rotate(i.inputs.begin(), i.inputs.begin() + 2, i.inputs.begin() + 3);
   std::swap(i.outputs[0], i.outputs[1]);
   EXPECT_SAYS(verdict(l.program), "micro[3] 'norms': 'norms 1' reads 'sum' as what lies between links of its chain");
@@ -120,13 +132,18 @@ TEST(ShadowOfLaunches, WhatLiesBetweenReadAsAnInput) {
 
 TEST(ShadowOfLaunches, NodesWithOtherOperands) {
   Launches l;
-  ++l.norms().nodes[2].inputs;
+  ++l.norms().launch()->nodes[2].inputs.count;
+  EXPECT_SAYS(verdict(l.program),
+              "micro[3] 'norms': the operands of 'norms 3' begin at 5 and 3, and those of the nodes before it end at 6 and 3");
+  l.put_in_order(l.norms());
   EXPECT_SAYS(verdict(l.program), "micro[3] 'norms' has nodes with 7 inputs and 4 outputs, and 6 and 4 operands");
   l = Launches();
-  l.norms().links = 3;
+  l.norms().launch()->links = 3;
   EXPECT_SAYS(verdict(l.program), "micro[3] 'norms' has 4 nodes in chains of 3");
   l = Launches();
-  l.at(0).links = 2;
+  l.at(0).launch()->links = 2;
+  EXPECT_SAYS(verdict(l.program), "micro[0] 'make x' has 1 nodes in chains of 2");
+  l.at(0).launch()->nodes.clear();
   EXPECT_SAYS(verdict(l.program), "micro[0] 'make x' has 0 nodes in chains of 2");
 }
 

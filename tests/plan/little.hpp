@@ -54,26 +54,28 @@ struct Little {
   Operand wa(TensorId id) const { return all(id, GALLEY_WRITE, GALLEY_ACCUMULATE); }
 
   Instruction& op(SegmentKind kind, const std::string& name, std::vector<Operand> inputs, std::vector<Operand> outputs) {
-    Instruction i;
-    i.name = name;
-    i.inputs = std::move(inputs);
-    i.outputs = std::move(outputs);
-    program.segment(kind).code.push_back(std::move(i));
-    return program.segment(kind).code.back();
+    return program.segment(kind).code.emplace_back(launch_of({name}, std::move(inputs), std::move(outputs)));
   }
   void sync(SegmentKind kind, Action action, uint32_t queue, uint32_t event) {
     Instruction& i = op(kind, action == Action::Wait ? "wait" : "record", {}, {});
-    i.action = action;
+    if (action == Action::Wait) i.what = Wait();
+    else i.what = Record();
     i.queue = queue;
     i.event = event;
   }
   void copy(SegmentKind kind, const std::string& name, TensorId from, TensorId to, uint32_t queue, uint32_t event) {
     Instruction& i = op(kind, name, {r(from)}, {w(to)});
-    i.action = Action::Copy;
+    i.what = Copy();
     i.queue = queue;
     i.event = event;
   }
 };
+
+/// The one node of a launch has all of its operands again.
+inline void own_all(Instruction& i) {
+  i.launch()->nodes[0].inputs.count = i.inputs.size();
+  i.launch()->nodes[0].outputs.count = i.outputs.size();
+}
 
 /// "host" aligned to 64 bytes, which computes, and "spill" to 4,096; two queues.
 inline Target little_target() {

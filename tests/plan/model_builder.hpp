@@ -60,29 +60,26 @@ class Builder {
   }
 
   // --- instructions ---
-  Instruction& emit(Action action, std::string name) {
-    Instruction i;
-    i.action = action;
+  Instruction& emit(decltype(Instruction::what) what, std::string name) {
+    Instruction& i = code->emplace_back();
+    i.what = std::move(what);
     i.name = std::move(name);
-    code->push_back(std::move(i));
-    return code->back();
+    return i;
   }
   void op(const std::string& name, std::vector<Operand> inputs, std::vector<Operand> outputs, int64_t workspace = 0) {
     TensorId space = no_tensor;
     if (workspace > 0) space = tensor(name + ".workspace", {workspace}, GALLEY_U8, Owner::Workspace, Life::Segment);
-    Instruction& i = emit(Action::Kernel, name);
-    i.inputs = std::move(inputs);
-    i.outputs = std::move(outputs);
-    i.workspace = space;
+    code->push_back(launch_of({name}, std::move(inputs), std::move(outputs)));
+    code->back().launch()->workspace = space;
   }
   /// Queue 1 copies after everything that queue 0 has been given so far; the event that says when it is over.
   uint32_t copy(const std::string& name, TensorId from, TensorId to) {
-    Instruction& record = emit(Action::Record, name + ".ready");
+    Instruction& record = emit(Record(), name + ".ready");
     record.event = ++events;
-    Instruction& wait = emit(Action::Wait, name + ".after");
+    Instruction& wait = emit(Wait(), name + ".after");
     wait.queue = 1;
     wait.event = events;
-    Instruction& i = emit(Action::Copy, name);
+    Instruction& i = emit(Copy(), name);
     i.queue = 1;
     i.event = ++events;
     i.inputs = {in(from)};
@@ -92,11 +89,11 @@ class Builder {
   /// A segment begins with a copy of the step image: what the host says of a step.
   void take_image(SegmentKind kind) {
     code = &p.segment(kind).code;
-    Instruction& i = emit(Action::Copy, "step image");
+    Instruction& i = emit(Copy(), "step image");
     i.inputs = {in(p.step_image)};
     i.outputs = {out(p.scalars)};
   }
-  void wait(uint32_t event) { emit(Action::Wait, "wait").event = event; }
+  void wait(uint32_t event) { emit(Wait(), "wait").event = event; }
 
   // --- pieces of a model ---
   TensorId weight(const std::string& name, Shape shape);

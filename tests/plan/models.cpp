@@ -37,11 +37,11 @@ void Builder::load() {
       Shape shape = p.tensors[static_cast<size_t>(id)].shape;
       shape.back() *= 2;
       const TensorId wide = tensor(name + ".f32", shape, GALLEY_F32, Owner::Activations, Life::Segment);
-      Instruction& read = emit(Action::Read, name);
+      Instruction& read = emit(Read(), name);
       read.outputs = {out(wide), out(p.staging)};
       op(name + ".pack", {in(wide)}, {out(id)});
     } else {
-      Instruction& read = emit(Action::Read, name);
+      Instruction& read = emit(Read(), name);
       read.outputs = {out(id), out(p.staging)};
     }
   }
@@ -196,7 +196,7 @@ Program Builder::run() {
   code = &p.segment(SegmentKind::Export).code;
   for (const auto& [name, id] : weights) {
     if (s.training == Training::Lora && !trains(name)) continue;
-    Instruction& write = emit(Action::Write, name);
+    Instruction& write = emit(Write(), name);
     write.inputs = {in(id)};
     write.outputs = {out(p.staging)};
   }

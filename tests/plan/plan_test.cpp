@@ -48,7 +48,7 @@ struct Steps : Little {
     program.micro_batches = micro_batches;
     op(kLoad, "init", {}, {w(weight)});
     op(kMicro, "forward", {r(weight)}, {w(x)});
-    op(kMicro, "act", {r(x)}, {w(y), w(none)}).workspace = space;
+    op(kMicro, "act", {r(x)}, {w(y), w(none)}).launch()->workspace = space;
     op(kMicro, "backward", {r(y), r(none)}, {all(gradient, GALLEY_WRITE, GALLEY_ACCUMULATE), all(kept, GALLEY_WRITE, GALLEY_ACCUMULATE)});
     op(kMicro, "more", {}, {part(gradient, 10, 20, GALLEY_ACCUMULATE)});
     op(kUpdate, "step", {r(gradient), rw(weight)}, {});

@@ -61,6 +61,7 @@ TEST(Shadow, AGradientIsLostAfterItsWindow) {
   Step s;
   s.micro(2).outputs.clear();
   s.micro(2).inputs.push_back(s.r(s.gradient));
+  own_all(s.micro(2));
   s.op(kUpdate, "too late", {}, {s.w(s.gradient)});
   s.program.segment(kUpdate).code.erase(s.program.segment(kUpdate).code.begin());
   EXPECT_SAYS(verdict(s.program), "micro[2] 'backward' reads 'gradient'");
@@ -103,7 +104,7 @@ TEST(Shadow, AnOutputMayTakeOverAnInputWhereTheOpSaysSo) {
   relu.outputs = outs;
   relu.n_inputs = relu.n_outputs = 1;
   Step s;
-  s.micro(1).op = &relu;
+  s.micro(1).launch()->nodes[0].op = &relu;
   s.micro(1).outputs = {s.w(s.x)};
   s.micro(2).inputs = {s.r(s.x)};
   EXPECT_EQ(verdict(s.program), "");
@@ -200,6 +201,7 @@ TEST(Shadow, DestinationWrittenUnderACopy) {
   Offload o;
   o.program.segment(kMicro).code[11].inputs.clear();
   o.program.segment(kMicro).code[11].outputs = {o.w(o.back)};
+  own_all(o.program.segment(kMicro).code[11]);
   o.move(10, 11);
   EXPECT_SAYS(verdict(o.program),
               "micro[10] 'use' on queue 0 writes 'back' bytes [0, 200) without having waited for micro[9] 'in', which writes it too");
@@ -288,7 +290,9 @@ TEST(Shadow, WhatTheHostReadsLivesToTheEnd) {
   Step s;
   const TensorId logits = s.tensor("logits", 30), sum = s.tensor("sum", 1);
   s.micro(1).outputs.push_back(s.w(logits));
+  own_all(s.micro(1));
   s.program.segment(kUpdate).code[0].outputs.push_back(s.w(sum));
+  own_all(s.program.segment(kUpdate).code[0]);
   s.op(kUpdate, "after", {}, {});
   s.program.logits = logits;
   Trained trained;
@@ -302,6 +306,7 @@ TEST(Shadow, WhatTheHostReadsLivesToTheEnd) {
     EXPECT_SAYS(verdict(s.program, shorter), "the host after");
   }
   s.micro(1).outputs.pop_back();
+  own_all(s.micro(1));
   EXPECT_SAYS(verdict(s.program), "the host after micro reads 'logits' bytes [0, 120), which nothing has written");
 }
 
@@ -324,7 +329,7 @@ TEST(Shadow, DroppingAWaitThatOrdersIsNoticed) {
   for (size_t i = 2; i + 1 < code.size(); ++i) {
     // The last wait before a step, for the state that has come in; the wait of queue 1 for the step that a copy takes the result of. Others
     // are covered by these.
-    if (code[i].action != Action::Wait || (code[i].queue == 0 ? code[i + 1] : code[i - 2]).action != Action::Kernel) continue;
+    if (code[i].action() != Action::Wait || (code[i].queue == 0 ? code[i + 1] : code[i - 2]).action() != Action::Launch) continue;
     Program program = good;
     program.segment(kUpdate).code.erase(program.segment(kUpdate).code.begin() + static_cast<std::ptrdiff_t>(i));
     ++dropped;

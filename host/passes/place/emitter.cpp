@@ -45,11 +45,12 @@ Operand Emitter::operand(const Ref& ref, const galley_operand_rule* rule) {
   return out;
 }
 
-Status Emitter::inputs(const Item& item, const TensorPiece& piece, Instruction* i, std::vector<StagedInput>* staged) {
+Result<std::vector<Operand>> Emitter::inputs(const Item& item, const TensorPiece& piece, std::vector<StagedInput>* staged) {
+  std::vector<Operand> out;
   for (size_t k = 0; k < item.inputs.size(); ++k) {
     const Ref& r = item.inputs[k];
     if (!r.tensor) {
-      i->inputs.emplace_back();
+      out.emplace_back();
       continue;
     }
     const galley_operand_rule* rule = input_rule(item.node->op, k);
@@ -57,20 +58,21 @@ Status Emitter::inputs(const Item& item, const TensorPiece& piece, Instruction* 
     const TensorPiece mine = piece.of(rule);
     if (!homes_.plain(r.tensor)) {
       staged->push_back({k, r.tensor, inout, mine, TRY(staging_.bring(r.tensor, mine, Staging::For::Reading))});
-      i->inputs.emplace_back();
+      out.emplace_back();
       continue;
     }
-    i->inputs.push_back(with_access(mine.of(operand(r, rule)), inout ? GALLEY_READ_WRITE : GALLEY_READ));
+    out.push_back(with_access(mine.of(operand(r, rule)), inout ? GALLEY_READ_WRITE : GALLEY_READ));
   }
-  return ok();
+  return out;
 }
 
-Status Emitter::outputs(const Item& item, const TensorPiece& piece, Instruction* i) {
+Result<std::vector<Operand>> Emitter::outputs(const Item& item, const TensorPiece& piece) {
   const GraphNode& node = *item.node;
+  std::vector<Operand> out;
   for (size_t k = 0; k < item.outputs.size(); ++k) {
     const Ref& r = item.outputs[k];
     if (!r.tensor) {
-      i->outputs.emplace_back();
+      out.emplace_back();
       continue;
     }
     const galley_operand_rule* rule = output_rule(node.op, k);
@@ -82,9 +84,9 @@ Status Emitter::outputs(const Item& item, const TensorPiece& piece, Instruction*
     if (t.kind == GALLEY_KIND_GRADIENT && code_.kind() == SegmentKind::Micro && c_.program.micro_batches > 1) o.later = GALLEY_ACCUMULATE;
     if (o.later == GALLEY_ACCUMULATE && !(rule->flags & GALLEY_OPERAND_ACCUMULATES))
       return plugin_error("op '" + std::string(node.op->name) + "' of '" + node.name + "' cannot add into '" + t.name + "', which it must");
-    i->outputs.push_back(std::move(o));
+    out.push_back(std::move(o));
   }
-  return ok();
+  return out;
 }
 
 Result<Operand> Emitter::gradient_here(galley_tensor t, const TensorPiece& piece, bool adds) {
@@ -98,10 +100,14 @@ Status Emitter::put_gradient_back(galley_tensor t, const TensorPiece& piece, con
   return ok();
 }
 
-Status Emitter::emit(const Item& item, const TensorPiece& piece, Instruction i) {
+Status Emitter::emit(const Item& item, const TensorPiece& piece, double flops) {
+  const GraphNode& node = *item.node;
   std::vector<StagedInput> staged;
-  TRY_STATUS(inputs(item, piece, &i, &staged));
-  TRY_STATUS(outputs(item, piece, &i));
+  std::vector<Operand> read = TRY(inputs(item, piece, &staged)), written = TRY(outputs(item, piece));
+  Instruction i = launch_of({node.name, node.op, node.attrs, item.training ? GALLEY_NODE_TRAINING : 0, item.first_row, node.block},
+                            std::move(read), std::move(written));
+  i.strategy = label(c_.strategies, node.use);
+  i.launch()->flops = flops;
   const std::vector<bool> kept = TRY(keep_formats(c_, homes_, staged, &i));
   for (size_t k = 0; k < staged.size(); ++k) {
     const StagedInput& s = staged[k];
@@ -114,14 +120,14 @@ Status Emitter::emit(const Item& item, const TensorPiece& piece, Instruction i) 
     const StagedInput& s = staged[k];
     if (!s.updated) continue;
     if (!kept[k]) {
-      TRY_STATUS(make_copies(*item.node, s, i.inputs[s.input]));
+      TRY_STATUS(make_copies(node, s, i.inputs[s.input]));
       TRY_STATUS(staging_.pack(s.tensor, s.piece, i.inputs[s.input], s.components));
     }
     TRY_STATUS(staging_.put_back(s.tensor, s.piece, s.components));
   }
   for (size_t k = 0; k < item.outputs.size(); ++k)
     if (const galley_tensor t = item.outputs[k].tensor; t && !homes_.tensors()[t].storage.placement.empty())
-      TRY_STATUS(put_gradient_back(t, piece.of(output_rule(item.node->op, k)), i.outputs[k]));
+      TRY_STATUS(put_gradient_back(t, piece.of(output_rule(node.op, k)), i.outputs[k]));
   return ok();
 }
 
@@ -155,23 +161,12 @@ Status Emitter::make_copies(const GraphNode& node, const StagedInput& written, c
 }
 
 Status Emitter::item(const Item& item) {
-  const GraphNode& node = *item.node;
-  Instruction i;
-  i.name = node.name;
-  i.strategy = label(c_.strategies, node.use);
-  i.op = node.op;
-  i.attrs = node.attrs;
-  i.flags = item.training ? GALLEY_NODE_TRAINING : 0;
-  i.first_row = item.first_row;
-  i.block = node.block;
-  i.flops = TRY(item_cost(c_.graph, homes_.tensors(), item)).flops;
+  const double flops = TRY(item_cost(c_.graph, homes_.tensors(), item)).flops;
   const Pieces pieces = TRY(pieces_of(c_, homes_, item));
-  if (!pieces.numbers) return emit(item, {}, std::move(i));
+  if (!pieces.numbers) return emit(item, {}, flops);
   for (int64_t first = 0; first < pieces.all; first += pieces.numbers) {
     const TensorPiece piece = {first, std::min(pieces.numbers, pieces.all - first), pieces.rows};
-    Instruction of_piece = i;
-    of_piece.flops *= static_cast<double>(piece.count) / static_cast<double>(pieces.all);
-    TRY_STATUS(emit(item, piece, std::move(of_piece)));
+    TRY_STATUS(emit(item, piece, flops * (static_cast<double>(piece.count) / static_cast<double>(pieces.all))));
   }
   return ok();
 }

@@ -38,15 +38,15 @@ class Emitter {
  private:
   Homes::Place place(galley_tensor t);
   Operand operand(const Ref& ref, const galley_operand_rule* rule);
-  Status inputs(const Item& item, const TensorPiece& piece, Instruction* instruction, std::vector<StagedInput>* staged);
-  Status outputs(const Item& item, const TensorPiece& piece, Instruction* instruction);
+  Result<std::vector<Operand>> inputs(const Item& item, const TensorPiece& piece, std::vector<StagedInput>* staged);
+  Result<std::vector<Operand>> outputs(const Item& item, const TensorPiece& piece);
   /// Returns the operand to which a node writes a gradient that lies where nothing computes.
   Result<Operand> gradient_here(galley_tensor t, const TensorPiece& piece, bool adds);
   Status put_gradient_back(galley_tensor t, const TensorPiece& piece, const Operand& here);
   /// Emits the copies of a parameter that a node has written in place.
   Status make_copies(const GraphNode& node, const StagedInput& written, const Operand& numbers);
-  /// Emits an item, or a piece of it. `instruction` lacks its operands only.
-  Status emit(const Item& item, const TensorPiece& piece, Instruction instruction);
+  /// Emits an item, or a piece of it.
+  Status emit(const Item& item, const TensorPiece& piece, double flops);
 
   Compilation& c_;
   const Homes& homes_;

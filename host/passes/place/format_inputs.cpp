@@ -32,7 +32,6 @@ Instruction with_formats(Compilation& c, const Homes& homes, const Instruction& 
     const uint32_t access = operand.access;
     operand.format = std::move(format);
     for (const Operand& component : s.components) i.inputs.push_back(with_access(component, access));
-    i.components += s.components.size();
   }
   return i;
 }

@@ -24,16 +24,12 @@ void add_random(const Compilation& c, const std::string& stream, AttrList* attrs
 
 /// From a tensor's file: its numbers, or a component.
 Instruction read_file(const Compilation& c, const SegmentCode& code, const GraphTensor& t, const Component& component, const Operand& to) {
+  std::vector<std::string> names;
+  for (const std::string& name : source_names(t)) names.push_back(name_in_file(component, name));
   Instruction i;
-  i.action = Action::Read;
+  i.what = Read{t.source.path, names.front(), {names.begin() + 1, names.end()}, t.source.hint, t.source.order};
   i.name = "read " + t.name + component.suffix;
   i.outputs = {with_access(to, GALLEY_WRITE), with_access(code.all_of(c.program.staging), GALLEY_WRITE)};
-  i.file = t.source.path;
-  for (const std::string& name : source_names(t)) i.aliases.push_back(name_in_file(component, name));
-  i.entry = i.aliases.front();
-  i.aliases.erase(i.aliases.begin());
-  i.hint = t.source.hint;
-  i.row_order = t.source.order;
   return i;
 }
 
@@ -141,7 +137,7 @@ class Loading {
     for (const galley_tensor in : node.inputs)
       if (in && graph_.tensor(in).kind == GALLEY_KIND_FILE) TRY_STATUS(file(in));
     TRY_STATUS(emitter_.item(whole(node)));
-    if (node.inputs.empty()) add_random(c_, node.name, &code().last().attrs);
+    if (node.inputs.empty()) add_random(c_, node.name, &code().last().launch()->nodes[0].attrs);
     also(needs_node_, node.id);
     // What can begin now does, so that nothing is kept until its turn.
     for (const galley_tensor t : node.outputs) {

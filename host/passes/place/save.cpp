@@ -148,12 +148,9 @@ class Values {
 
 Instruction write_file(const Operand& value, const std::string& file, const std::string& entry, uint32_t dtype) {
   Instruction i;
-  i.action = Action::Write;
+  i.what = Write{file, entry, dtype};
   i.name = "write " + entry;
   i.inputs = {with_access(value, GALLEY_READ)};
-  i.file = file;
-  i.entry = entry;
-  i.file_dtype = dtype;
   return i;
 }
 
@@ -175,7 +172,7 @@ Status place_export(Compilation& c, const Homes& homes) {
       const Operand value = TRY(values.of(id));
       TRY_STATUS(names.add(file, entry, t));
       Instruction write = write_file(value, file, entry, dtypes.at(file));
-      if (c.options.purpose == Purpose::Export && galley_dtype_bytes(write.file_dtype) < galley_dtype_bytes(value.dtype))
+      if (c.options.purpose == Purpose::Export && galley_dtype_bytes(dtypes.at(file)) < galley_dtype_bytes(value.dtype))
         if (const auto before = TRY(values.before(id))) write.inputs.push_back(with_access(*before, GALLEY_READ));
       emitter.code().add(std::move(write));
       continue;

@@ -63,15 +63,10 @@ Instruction& SegmentCode::add(Instruction instruction) { return code().emplace_b
 Status SegmentCode::op(const galley_op* op, const std::string& name, std::vector<Operand> inputs, std::vector<Operand> outputs,
                        AttrList attrs) {
   TRY_STATUS(check_shapes(c_, op, name, inputs, outputs, attrs));
-  Instruction i;
-  i.op = op;
-  i.name = name;
-  for (size_t k = 0; k < inputs.size(); ++k)
-    i.inputs.push_back(with_access(std::move(inputs[k]), updates_input(op, k) ? GALLEY_READ_WRITE : GALLEY_READ));
-  for (Operand& o : outputs) i.outputs.push_back(with_access(std::move(o), GALLEY_WRITE));
-  i.outputs.resize(op->n_outputs);
-  i.attrs = std::move(attrs);
-  add(std::move(i));
+  for (size_t k = 0; k < inputs.size(); ++k) inputs[k].access = inputs[k].later = updates_input(op, k) ? GALLEY_READ_WRITE : GALLEY_READ;
+  for (Operand& o : outputs) o.access = o.later = GALLEY_WRITE;
+  outputs.resize(op->n_outputs);
+  add(launch_of({name, op, std::move(attrs)}, std::move(inputs), std::move(outputs)));
   return ok();
 }
 

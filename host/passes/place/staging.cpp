@@ -81,7 +81,7 @@ Status Staging::pack(galley_tensor id, const TensorPiece& piece, const Operand& 
     attrs.set("stream", name);
   }
   TRY_STATUS(format_op(t, format.pack_op, name, std::move(inputs), components, std::move(attrs)));
-  if (draws && !piece.all()) code_.last().first_row = piece.first_row(t.shape);
+  if (draws && !piece.all()) code_.last().launch()->nodes[0].first_row = piece.first_row(t.shape);
   return ok();
 }
 

@@ -71,7 +71,8 @@ Result<Distances> distances_of(const fs::path& a, const fs::path& b, const fs::p
 
 /// An instruction with all that its kernel may go by.
 std::string kind_of(const Instruction& code) {
-  std::string out = op_text(code) + code.attrs.key();
+  std::string out = op_text(*code.launch());
+  for (const LaunchNode& node : code.launch()->nodes) out += node.attrs.key();
   for (const auto* operands : {&code.inputs, &code.outputs})
     for (const Operand& o : *operands) out += "|" + dtype_text(o.dtype) + shape_text(o.shape) + (o.format ? o.format->name : "");
   return out;
@@ -214,7 +215,7 @@ void Certifier::look(const Study& whole) {
     const auto in_format = [&](const Operand& o) { return o.format && std::ranges::find(formats, o.format->name) != formats.end(); };
     for (const Segment& segment : whole.program.segments)
       for (const Instruction& code : segment.code)
-        use.own += code.action == Action::Kernel && (code.strategy == use.label || std::ranges::any_of(code.inputs, in_format));
+        use.own += code.launch() && (code.strategy == use.label || std::ranges::any_of(code.inputs, in_format));
     Certificate& c = out_.strategies.emplace_back();
     c.strategy = loaded.name();
     c.place = loaded.place().text();
@@ -331,15 +332,16 @@ bool Certifier::theirs(const Study& s, const Instruction& code) const {
     const Plugin* plugin = s.plugins->find(id);
     return plugin && !s.built_in(*plugin);
   };
-  if (!code.strategy.empty() || foreign(plugin_of(code.kernel))) return true;
+  const Launch& launch = *code.launch();
+  if (!code.strategy.empty() || foreign(plugin_of(launch.kernel))) return true;
   if (std::ranges::any_of(code.inputs, [](const Operand& o) { return o.format != nullptr; })) return true;
   const auto used = [&](const std::string& id) {
     return std::ranges::any_of(s.loaded, [&](const auto& loaded) { return loaded->plugin().manifest.id == id; });
   };
-  return code.op && std::ranges::any_of(nodes_of(code), [&](const NodeOf& node) {
-           const std::string& id = plugin_of(node.op);
-           return foreign(id) || used(id);
-         });
+  return std::ranges::any_of(launch.nodes, [&](const LaunchNode& node) {
+    const std::string& id = plugin_of(node.op);
+    return foreign(id) || used(id);
+  });
 }
 
 /// The recipe as it is, two updates without a check, for what each instruction leaves: here, or at other addresses and with another number

@@ -74,12 +74,13 @@ Launches launches_of(const Program& program) {
   for (const auto& [kind, times] : {std::pair(SegmentKind::Window, int64_t{1}), std::pair(SegmentKind::Micro, program.micro_batches),
                                     std::pair(SegmentKind::Update, int64_t{1})})
     for (const Instruction& i : program.segment(kind).code) {
-      if (i.action != Action::Kernel) continue;
+      const Launch* launch = i.launch();
+      if (!launch) continue;
       out.launches += times;
-      out.nodes += times * static_cast<int64_t>(std::max<size_t>(i.nodes.size(), 1));
-      if (i.varies) {
+      out.nodes += times * std::ssize(launch->nodes);
+      if (launch->varies) {
         out.varying += times;
-        out.varying_kernels.insert(i.kernel->name);
+        out.varying_kernels.insert(launch->kernel->name);
       }
       for (const Operand& o : i.outputs)
         if (o.inner && !o.present()) out.bytes_without_memory += times * o.bytes();
@@ -122,7 +123,7 @@ std::string seconds_text(double seconds) {
 DiskUse disk_use(const Program& program, const Recipe& recipe) {
   DiskUse out;
   for (const Instruction& i : program.segment(SegmentKind::Export).code)
-    if (i.action == Action::Write) out.exported += elements(i.inputs[0].shape) * galley_dtype_bytes(i.file_dtype);
+    if (i.write()) out.exported += elements(i.inputs[0].shape) * galley_dtype_bytes(i.write()->dtype);
   // No more than the run ever saves; for an instant one more than are kept, since the newest is complete before the oldest goes.
   // Where epochs are not yet a number of steps: as if it were many.
   const int64_t steps = recipe.steps > 0 ? recipe.steps : kMostSteps;

@@ -33,8 +33,8 @@ std::string line(const char* format, auto... values) {
 std::string whose(const Instruction& i, SegmentKind segment) {
   if (!i.strategy.empty()) return i.strategy;
   if (i.recomputed) return "recomputation";
-  const bool casts = i.links <= 1 && i.inputs.size() == 1 && i.outputs.size() == 1 && i.inputs[0].dtype != i.outputs[0].dtype &&
-                     std::string_view(i.op ? i.op->name : "") == "copy";
+  const bool casts = i.launch() && i.inputs.size() == 1 && i.outputs.size() == 1 && i.inputs[0].dtype != i.outputs[0].dtype &&
+                     op_text(*i.launch()) == "copy";
   if (casts) return "casts between precisions";
   return segment == SegmentKind::Micro ? "the model" : "the host";
 }
@@ -56,14 +56,15 @@ void Profile::add(std::span<const TimedInstruction> timed) {
     const Instruction& i = program_.segment(instruction.segment).code[instruction.instruction];
     const double seconds = instruction.end - instruction.begin, bytes = bytes_of(i);
     end = std::max(end, instruction.end);
-    const std::string op = i.action == Action::Copy ? "copies between memories" : op_text(i);
-    Total& kernel = kernels_[{op, i.kernel ? i.kernel->name : ""}];
+    const Launch* launch = i.launch();
+    const std::string op = launch ? op_text(*launch) : "copies between memories";
+    Total& kernel = kernels_[{op, launch ? launch->kernel->name : ""}];
     for (Total* total : {&ops_[op], &kernel, &strategies_[whose(i, instruction.segment)]}) {
       ++total->launches;
       total->seconds += seconds;
-      total->flops += i.flops;
+      total->flops += launch ? launch->flops : 0;
       total->bytes += bytes;
-      total->ideal_flops_seconds += i.flops / target_.peak_flops(arithmetic_of(i));
+      total->ideal_flops_seconds += arithmetic_seconds(i, target_);
     }
   }
   seconds_ += end;
@@ -160,9 +161,9 @@ void Trace::add(std::span<const TimedInstruction> timed) {
     end = std::max(end, instruction.end);
     events_ += line(",\n{\"ph\": \"X\", \"pid\": 0, \"tid\": %u, \"ts\": %.3f, \"dur\": %.3f, ", instruction.queue,
                     1e6 * (offset_ + instruction.begin), 1e6 * (instruction.end - instruction.begin));
-    events_ += "\"name\": " + json_quote(i.name) + ", \"cat\": " + json_quote(i.action == Action::Copy ? "copy" : op_text(i)) +
+    events_ += "\"name\": " + json_quote(i.name) + ", \"cat\": " + json_quote(i.launch() ? op_text(*i.launch()) : "copy") +
                ", \"args\": {\"segment\": " + json_quote(segment_names[static_cast<size_t>(instruction.segment)]);
-    if (i.kernel) events_ += ", \"kernel\": " + json_quote(i.kernel->name);
+    if (i.launch()) events_ += ", \"kernel\": " + json_quote(i.launch()->kernel->name);
     if (!i.strategy.empty()) events_ += ", \"strategy\": " + json_quote(i.strategy);
     events_ += "}}";
   }

@@ -7,20 +7,8 @@ namespace {
 
 constexpr const char* life_name(Life life) { return life == Life::Run ? "run" : life == Life::Window ? "window" : "segment"; }
 
-constexpr const char* action_name(Action action) {
-  switch (action) {
-    case Action::Kernel: return "kernel";
-    case Action::Copy: return "copy";
-    case Action::Record: return "record";
-    case Action::Wait: return "wait";
-    case Action::Read: return "read";
-    case Action::Write: return "write";
-  }
-  return "";
-}
-
 /// What a person calls an instruction: its node, or what it does.
-std::string instruction_name(const Instruction& i) { return i.name.empty() ? action_name(i.action) : i.name; }
+std::string instruction_name(const Instruction& i) { return i.name.empty() ? action_names[i.what.index()] : i.name; }
 
 /// "NAME (recipe.lua:9)" in two; a strategy's name has no space.
 std::pair<std::string, std::string> strategy_and_place(const std::string& text) {
