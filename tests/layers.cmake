@@ -28,8 +28,8 @@ function(layer_of path out)
 endfunction()
 
 # What is beside the loop.
-set(beside "^(tokens|proofs|sources|tools|commands)")
-set(most_lines 31900)
+set(beside "^(lua/library|tokens|proofs|sources|tools|commands)")
+set(most_lines 31000)
 
 set(lines_of_loop 0)
 file(GLOB_RECURSE files RELATIVE ${HOST} ${HOST}/*.hpp ${HOST}/*.cpp ${HOST}/*.h)

@@ -8,7 +8,7 @@
 #include <new>
 
 #include "host/base/file.hpp"
-#include "host/lua/libraries.hpp"
+#include "host/lua/library/libraries.hpp"
 
 namespace galley {
 namespace {
@@ -34,25 +34,6 @@ std::string in_bytes(size_t bytes) {
   if (bytes % (1u << 10) == 0) return std::to_string(bytes >> 10) + " KiB";
   return std::to_string(bytes) + " bytes";
 }
-
-/// The innermost frame that executes a line of a file; of a text given to load() when there is no file near. Asks Lua for no memory.
-int find_line(lua_State* L, lua_Debug* frame) {
-  lua_Debug other;
-  int line = 0;
-  for (int level = 0; level < 256 && lua_getstack(L, level, &other); ++level) {
-    lua_getinfo(L, "Sl", &other);
-    if (other.currentline <= 0) continue;
-    const bool file = *other.source == '@';
-    if (line == 0 || file) {
-      *frame = other;
-      line = other.currentline;
-    }
-    if (file) break;
-  }
-  return line;
-}
-
-std::string file_of(const lua_Debug& frame) { return *frame.source == '@' || *frame.source == '=' ? frame.source + 1 : frame.short_src; }
 
 /// A hint for what the parser says: "\nline 7: use \"clip\" { norm = 1.0 }", and the line before it, whose comma may be missing.
 std::string source_at(std::string_view text, std::string_view message) {
@@ -107,7 +88,7 @@ Result<std::unique_ptr<Sandbox>> Sandbox::create(const LuaLimits& limits, std::v
   std::unique_ptr<Sandbox> sandbox(new Sandbox(limits, std::move(roots), reach));
   lua_State* L = lua_newstate(allocate, sandbox.get());
   if (!L) return run_error("there is no memory for a Lua state");
-  *static_cast<Sandbox**>(lua_getextraspace(L)) = sandbox.get();
+  *static_cast<ScriptHost**>(lua_getextraspace(L)) = sandbox.get();
   sandbox->L_ = L;
   TRY_STATUS(sandbox->protect(open_libraries, nullptr));
   lua_sethook(L, hook, LUA_MASKCALL | LUA_MASKCOUNT, kInstructions);
@@ -286,37 +267,6 @@ Result<LuaSource> Sandbox::read_source(const std::filesystem::path& path, const 
   Result<std::string> text = read_text(*file, limits_.source);
   if (!text) return recipe_error(text.error().cause, text.error().hint);
   return LuaSource{name, reach_ == Reach::Roots ? TRY(file->real_path()) : real, std::move(text).value()};
-}
-
-bool has_place(std::string_view message) {
-  for (size_t colon = message.find(':'); colon != message.npos; colon = message.find(':', colon + 1)) {
-    size_t end = colon + 1;
-    while (end < message.size() && message[end] >= '0' && message[end] <= '9') ++end;
-    if (end > colon + 1 && message.substr(end, 2) == ": ") return colon > 0;
-    if (message[colon] == '\n') return false;
-  }
-  return false;
-}
-
-void raise_text(lua_State* L, const std::string& message) {
-  lua_pushlstring(L, message.data(), message.size());
-  lua_error(L);
-  std::abort();  // lua_error does not return, but does not say so
-}
-
-void raise(lua_State* L, const Error& error) {
-  std::string file;
-  const int line = current_line(L, &file);
-  std::string message = line > 0 ? file + ":" + std::to_string(line) + ": " + error.cause : error.cause;
-  if (!error.hint.empty()) message += "\n" + error.hint;
-  raise_text(L, message);
-}
-
-int current_line(lua_State* L, std::string* file) {
-  lua_Debug frame;
-  const int line = find_line(L, &frame);
-  if (line > 0) *file = file_of(frame);
-  return line;
 }
 
 }  // namespace galley

@@ -1,10 +1,10 @@
 // Runs Lua 5.4 in a sandbox. Recipes and model families may be text from strangers: they may compute, and that is all. What a script sees
 // is a function of its files and of what the host gives it: no clock, no random numbers, no addresses, no file except through `require`,
-// and pairs() walks tables in the order of their keys (libraries.cpp).
+// and pairs() walks tables in the order of their keys (library/libraries.cpp).
 //
 // Limits. Memory is counted in Lua's allocator, which everything goes through. Time is checked every few instructions, at every call, at
 // every larger allocation and within patterns; the other functions of Lua's libraries end soon, or are bounded so that they do
-// (libraries.cpp). Once a limit has been passed it stays passed: every further call and every further few instructions raise again, so that
+// (library/libraries.cpp). Once a limit has been passed it stays passed: every further call and every further few instructions raise again, so that
 // no pcall in the script survives it.
 //
 // Lua is the build that raises by C++ exceptions, so destructors run in functions that call Lua's API. Handlers in such functions must
@@ -22,6 +22,8 @@
 #include <lua.hpp>
 
 #include "host/base/result.hpp"
+#include "host/lua/library/raise.hpp"
+#include "host/lua/library/script_host.hpp"
 
 namespace galley {
 
@@ -41,7 +43,7 @@ struct LuaSource {
 };
 
 /// One Lua state. Owns everything in it; closed with its owner. Used by one thread at a time; states are independent of each other.
-class Sandbox {
+class Sandbox final : public ScriptHost {
  public:
   /// The files that `require` may run: those whose real path lies below the real path of a root, or any.
   enum class Reach : uint8_t { Roots, Anywhere };
@@ -50,12 +52,12 @@ class Sandbox {
   /// or absolute, with ".lua" or without ("../common"). A root that does not exist holds nothing.
   static Result<std::unique_ptr<Sandbox>> create(const LuaLimits& limits, std::vector<std::filesystem::path> roots,
                                                  Reach reach = Reach::Roots);
-  ~Sandbox();
+  ~Sandbox() override;
   Sandbox(const Sandbox&) = delete;
   Sandbox& operator=(const Sandbox&) = delete;
 
   /// Returns the sandbox of a state. Never null for a state made by create().
-  static Sandbox& of(lua_State* L) { return **static_cast<Sandbox**>(lua_getextraspace(L)); }
+  static Sandbox& of(lua_State* L) { return static_cast<Sandbox&>(ScriptHost::of(L)); }
   lua_State* state() const { return L_; }
   const LuaLimits& limits() const { return limits_; }
 
@@ -86,12 +88,10 @@ class Sandbox {
 
   // --- For C functions that Lua calls; these raise.
 
-  /// Raises when a limit has been passed. A binding calls it in every loop whose length a script decides.
-  void check(lua_State* L);
+  void check(lua_State* L) override;
   /// Compiles a text and pushes the function, or raises.
   void load(lua_State* L, std::string_view text, const std::string& name);
-  /// Pushes what the module returned; runs it when it has not run yet.
-  void require(lua_State* L, const std::string& module);
+  void require(lua_State* L, const std::string& module) override;
 
  private:
   enum class Limit { None, Time, Bytes, Block };
@@ -126,15 +126,5 @@ class Sandbox {
   bool deep_ = false;  ///< the calls were nested deeply then
   std::string place_;  ///< "file:line" where the limit was passed
 };
-
-/// Raises the error in Lua: its cause after the place of the Lua code that called, and its hint.
-[[noreturn]] void raise(lua_State* L, const Error& error);
-/// Raises `message` as it is; it carries its own place.
-[[noreturn]] void raise_text(lua_State* L, const std::string& message);
-/// Returns the innermost line of a file that is being executed, and the file as it was named to run_file(), not shortened. 0 if there is
-/// none.
-int current_line(lua_State* L, std::string* file);
-/// Returns whether a message begins with "file:line: ". An error that a script raises with level 0 does not.
-bool has_place(std::string_view message);
 
 }  // namespace galley

@@ -1,4 +1,4 @@
-#include "host/lua/patterns.hpp"
+#include "host/lua/library/patterns.hpp"
 
 #include <array>
 #include <cctype>
@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "host/lua/sandbox.hpp"
+#include "host/lua/library/script_host.hpp"
 
 namespace galley {
 namespace {
@@ -68,7 +68,7 @@ class Matcher {
     left_ -= steps;
     if (left_ > 0) return;
     left_ = kBetweenLooks;
-    Sandbox::of(L_).check(L_);
+    ScriptHost::of(L_).check(L_);
   }
 
   static bool is_class(unsigned char c, unsigned char name) {

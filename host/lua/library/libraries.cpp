@@ -14,7 +14,7 @@
 // xpcall is not there for the reason that __gc is not: Lua calls the handler of a limit's error inside the hook that raised it. load is
 // not there because the parser looks at no clock, and nothing needs it. What table.sort makes of elements that compare equal is open, as
 // in Lua: an order that is to be the same in every run tells all elements apart.
-#include "host/lua/libraries.hpp"
+#include "host/lua/library/libraries.hpp"
 
 #include <algorithm>
 #include <compare>
@@ -26,8 +26,9 @@
 #include <vector>
 
 #include "host/base/nearest.hpp"
-#include "host/lua/patterns.hpp"
-#include "host/lua/sandbox.hpp"
+#include "host/lua/library/patterns.hpp"
+#include "host/lua/library/raise.hpp"
+#include "host/lua/library/script_host.hpp"
 
 namespace galley {
 namespace {
@@ -167,7 +168,7 @@ int string_format(lua_State* L) {
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_insert(L, 1);
   if (lua_pcall(L, lua_gettop(L) - 1, 1, 0) == LUA_OK) return 1;
-  Sandbox::of(L).check(L);
+  ScriptHost::of(L).check(L);
   luaL_where(L, 1);  // its own errors would carry no place, since it was called from here
   lua_insert(L, -2);
   lua_concat(L, 2);
@@ -243,7 +244,7 @@ int base_setmetatable(lua_State* L) {
 }
 
 int base_require(lua_State* L) {
-  Sandbox::of(L).require(L, std::string(text_at(L, 1)));
+  ScriptHost::of(L).require(L, std::string(text_at(L, 1)));
   return 1;
 }
 
