@@ -3,94 +3,23 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <set>
 
 #include "host/base/confinement.hpp"
 #include "host/base/json.hpp"
 #include "host/base/listed.hpp"
 #include "host/base/nearest.hpp"
 #include "host/base/tensor_files.hpp"
-#include "host/base/units.hpp"
 #include "host/data/loader.hpp"
 #include "host/passes/roles.hpp"
-#include "host/passes/unused_kernels.hpp"
 #include "host/plan/dtype.hpp"
 #include "host/plan/known_isa.hpp"
-#include "host/session/unfit.hpp"
+#include "host/session/saved_documents.hpp"
+#include "host/session/study_checks.hpp"
 #include "host/tokens/peek.hpp"
 #include "host/tokens/text_codec.hpp"
 
 namespace galley {
 namespace {
-
-bool same(const Value& a, const Value& b) { return static_cast<const Value::variant&>(a) == static_cast<const Value::variant&>(b); }
-
-/// The strategies of all plugins that decide a facet, for a hint.
-std::string deciders(const Plugins& plugins, const FacetRule& need) {
-  std::vector<std::string> names;
-  for (const auto& plugin : plugins.all())
-    for (const StrategySpec& spec : plugin->manifest.strategies)
-      if (std::ranges::any_of(spec.provides, [&](const FacetRule& has) {
-            return has.facet == need.facet && (need.value.is_nil() || same(has.value, need.value));
-          }))
-        names.push_back(spec.name);
-  return names.empty() ? "no plugin that is there has one" : "add one of these: " + listed(names, 5, 200);
-}
-
-/// Whether a strategy updates parameters, though its manifest does not say what it decides: an optimizer.
-bool updates(const LoadedStrategy& s) {
-  const auto says = [](const FacetRule& has) { return has.facet == "update"; };
-  return s.update() && s.update()->stages & GALLEY_STAGE_STEP && s.claim() && std::ranges::none_of(s.spec().provides, says);
-}
-
-/// What a strategy relies on another one has to decide, and not otherwise: else the recipe is refused by name, before anything else is
-/// looked at.
-Status check_needs(const Plugins& plugins, const std::vector<std::unique_ptr<const LoadedStrategy>>& loaded) {
-  for (const auto& s : loaded)
-    for (const FacetRule& need : s->spec().needs) {
-      if (!need.holds(s->options().values())) continue;
-      const std::string who = s->place().text() + ": " + s->name() + " needs ";
-      const std::string wanted = need.value.is_nil() ? "" : " = " + value_text(need.value);
-      bool met = false;
-      for (const auto& other : loaded) {
-        met = met || (other != s && need.facet == "update" && need.value.is_nil() && updates(*other));
-        for (const FacetRule& has : other->spec().provides) {
-          if (other == s || has.facet != need.facet || !has.holds(other->options().values())) continue;
-          met = need.value.is_nil() || same(has.value, need.value);
-          if (!met)
-            return recipe_error(
-                who + need.facet + wanted + ", but " + other->name() + " (" + other->place().text() + ") makes it " + value_text(has.value),
-                "take one of the two out of the recipe");
-        }
-      }
-      if (!met && need.facet == "update" && wanted.empty())
-        return recipe_error(who + "an optimizer, and the recipe has none", deciders(plugins, need));
-      if (!met)
-        return recipe_error(who + "a strategy that decides '" + need.facet + "'" + wanted + ", and the recipe has none",
-                            deciders(plugins, need));
-    }
-  return ok();
-}
-
-/// The memory that computes into what the user or the target allows, and each class into its capacity. What this machine has counts only
-/// where the plan is to be run.
-Status check_fit(const Study& s, const StudyOptions& options) {
-  const bool asked = options.memory_limit > 0;
-  const int64_t planned = s.peak_memory(), limit = asked ? options.memory_limit : s.target.memory_limit;
-  if (limit > 0 && planned > limit)
-    return does_not_fit(s, s.plan.classes[0], planned, "", asked ? "--memory" : "the target's memory_limit", limit);
-  if (limit == 0 && options.runs && s.host_memory() > machine_memory())
-    return does_not_fit(s, s.plan.classes[s.target.host_memory()], s.host_memory(), "", "this machine", machine_memory());
-  if (!options.runs && options.target.empty()) return ok();
-  for (size_t i = 0; i < s.plan.classes.size(); ++i) {
-    const MemoryClass& memory = s.target.memories[i];
-    const ClassPlan& plan = s.plan.classes[i];
-    if (memory.capacity > 0 && plan.planned > memory.capacity)
-      return does_not_fit(s, plan, plan.planned, " of '" + memory.name + "'", "which", memory.capacity);
-  }
-  return ok();
-}
 
 /// The machine that the plan is for, and its device. A plan for a machine that a file describes whole asks nothing of this one.
 Status choose_target(Study& s, const StudyOptions& options) {
@@ -131,70 +60,7 @@ Status choose_target(Study& s, const StudyOptions& options) {
   return ok();
 }
 
-/// Documents go with the tensors beside which they lie: config.json with the model, an adapter's configuration with the adapter.
-void keep_written_documents(Program& program) {
-  std::set<std::string> folders;
-  for (const Instruction& i : program.segment(SegmentKind::Export).code)
-    if (i.write()) folders.insert(std::filesystem::path(i.write()->file).parent_path().string());
-  std::erase_if(program.documents,
-                [&](const Document& d) { return !folders.contains(std::filesystem::path(d.file).parent_path().string()); });
-}
-
-/// The dtype of the numbers in the model's file, as config.json calls it.
-std::string model_dtype(const Program& program) {
-  for (const Instruction& i : program.segment(SegmentKind::Export).code)
-    if (const Write* write = i.write(); write && write->file.starts_with("model/") && is_floating(write->dtype))
-      return write->dtype == GALLEY_BF16 ? "bfloat16" : write->dtype == GALLEY_F16 ? "float16" : "float32";
-  return "float32";
-}
-
-/// What transformers generates a text by, of a model that has no folder to take it from.
-void add_generation(const ModelConfig& model, Program& program) {
-  const auto eos = model.config.find("eos_token_id");
-  const bool writes = model.learning.labels == Fill::NextTokens || model.learning.labels == Fill::TargetLabels;
-  constexpr const char* file = "model/generation_config.json";
-  if (!writes || !model.folder.empty() || eos == model.config.end() || eos->second.is_nil() ||
-      std::ranges::any_of(program.documents, [&](const Document& d) { return d.file == file; }))
-    return;
-  Table out = {{"_from_model_config", Value(true)}};
-  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"})
-    if (const auto id = model.config.find(key); id != model.config.end() && !id->second.is_nil()) out.emplace(key, id->second);
-  program.documents.push_back({file, to_json(Value(std::move(out)), 2) + "\n"});
-}
-
-/// A model is of no use without its tokenizer, nor is an adapter whose vocabulary has grown: the files beside it go with them.
-Status add_tokenizer(const Recipe& recipe, Program& program) {
-  const auto files = TRY(tokenizer_files(text_data(recipe), recipe));
-  if (files.empty()) return ok();
-  std::set<std::string> folders;
-  for (const Instruction& i : program.segment(SegmentKind::Export).code)
-    if (i.write()) folders.insert(std::filesystem::path(i.write()->file).parent_path().string());
-  for (const auto& [name, text] : files)
-    for (const std::string& to : folders) program.documents.push_back({to + "/" + name, text});
-  return ok();
-}
-
 }  // namespace
-
-Status check_foreign(const Study& s, const Checks& checks) {
-  std::set<std::string> foreign;
-  const auto touched = [&](const Plugin* plugin) {
-    if (plugin && !s.built_in(*plugin)) foreign.insert(plugin->manifest.id);
-  };
-  touched(s.device.plugin);
-  for (const auto& strategy : s.loaded) touched(&strategy->plugin());
-  for (const Program::Chosen& k : s.program.kernels) {
-    touched(s.plugins->find(k.plugin));
-    touched(s.plugins->op(k.op).plugin);
-  }
-  if (foreign.empty()) return ok();
-  Status proved = checks.plan(s.program, s.plan, s.target);
-  if (proved) return ok();
-  std::string list;
-  for (const std::string& id : foreign) list += (list.empty() ? "'" : ", '") + id + "'";
-  return plugin_error("the program does not pass its proof with plugin " + list + ": " + proved.error().cause,
-                      "without the plugin such programs pass: report it to the plugin's author, with the recipe");
-}
 
 std::string Study::loss_unit() const {
   const std::optional<Fill>& own = data.layout.counted_own;
@@ -302,26 +168,6 @@ BatchLayout layout_of(const Study& s, const StudyOptions& options) {
   return out;
 }
 
-/// A key of config.json that says how weights are stored needs one of the strategies that know it.
-Status check_stored(const Study& s) {
-  const auto knows = [](const StrategySpec& spec, const std::string& key) {
-    return std::ranges::find(spec.config, key) != spec.config.end();
-  };
-  for (const auto& [key, value] : s.model.config) {
-    if (value.is_nil() || std::ranges::any_of(s.loaded, [&](const auto& used) { return knows(used->spec(), key); })) continue;
-    std::string list;
-    for (const auto& plugin : s.plugins->all())
-      for (const StrategySpec& spec : plugin->manifest.strategies)
-        if (knows(spec, key)) list += (list.empty() ? "use \"" : "or use \"") + spec.name + "\" {} ";
-    if (!list.empty())
-      return recipe_error(s.model.origin + ": key '" + key +
-                              "' says that weights are stored in a way that only a strategy reads, and the "
-                              "recipe uses none that does",
-                          list + "reads it");
-  }
-  return ok();
-}
-
 Status build_model(Study& s, const BatchLayout& layout, const std::function<void(const std::string&)>& warn, bool of_run) {
   TRY_STATUS(check_stored(s));
   Plugins& plugins = *s.plugins;
@@ -401,26 +247,6 @@ CompileOptions compile_options(const Study& s, const StudyOptions& options, bool
   out.watch = options.watch;
   out.built_in = [&s](const Plugin& plugin) { return s.built_in(plugin); };
   return out;
-}
-
-void warn_of_unused_kernels(const Study& s, const StudyOptions& options) {
-  if (!options.warn) return;
-  std::vector<std::string> used;
-  for (const auto& strategy : s.loaded)
-    if (!s.built_in(strategy->plugin())) used.push_back(strategy->plugin().manifest.id);
-  for (const std::string& line : unused_kernels(*s.plugins, s.target, s.program, s.recipe.kernels, used))
-    options.warn(s.recipe.name + ": " + line);
-}
-
-/// What export writes beside the tensors: the model's configuration and tokenizer, and strategies' documents.
-Status complete_documents(Study& s) {
-  describe_model(s.model, model_dtype(s.program), s.graph->exports.config, s.program.documents);
-  if (!s.program.segment(SegmentKind::Export).code.empty()) {
-    TRY_STATUS(add_tokenizer(s.recipe, s.program));
-    add_generation(s.model, s.program);
-  }
-  keep_written_documents(s.program);
-  return ok();
 }
 
 Result<std::unique_ptr<Study>> make_study(const std::filesystem::path& recipe, const StudyOptions& options, bool least_head) {

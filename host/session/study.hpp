@@ -90,9 +90,6 @@ Status settle_steps(Study& study, Source& source, const std::function<void(const
 /// a study on the main thread has opened all plugins that the recipe uses.
 Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe, const StudyOptions& options);
 
-/// Proves a program that other people's plugins have touched, before it runs. This takes milliseconds, and what is wrong is their fault.
-Status check_foreign(const Study& study, const Checks& checks);
-
 /// Returns the bytes of memory that this machine has.
 int64_t machine_memory();
 

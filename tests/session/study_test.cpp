@@ -1,5 +1,5 @@
 // What is looked at before a device is opened.
-#include "host/session/study.hpp"
+#include "host/session/study_checks.hpp"
 
 #include <gtest/gtest.h>
 
