@@ -79,14 +79,11 @@ class Source {
   virtual void end_after(double epochs);
 };
 
-/// Checks what can be checked before anything is read, once the model and the strategies are known: ids fit the vocabulary, and a window
-/// has room for the rows.
-Status check_data(const DataInfo& info, const DataSpec& spec, int64_t vocabulary, const Windows& windows);
-
 /// The kinds of data (sources/kinds.hpp): the loop knows a Source and no kind.
 struct DataKinds {
   std::vector<std::string> (*names)() = nullptr;  ///< Galley's own: all others are plugins'
   Result<DataInfo> (*describe)(const DataSpec& spec, const Recipe& recipe, LoadedSource* plugin) = nullptr;
+  Status (*check)(const DataInfo& info, const DataSpec& spec, int64_t vocabulary, const Windows& windows) = nullptr;
   Result<std::unique_ptr<Source>> (*open)(const DataInfo& info, const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
                                           const Windows& windows, const PrepareOptions& options, LoadedSource* plugin) = nullptr;
 };

@@ -273,7 +273,7 @@ Result<std::unique_ptr<Study>> make_study(const std::filesystem::path& recipe, c
     if (input.fill == s.data.layout.own_labels()) s.data.layout.counted_own = input.fill;
   warn_of_unused_kernels(s, options);
   if (reads_data(options))
-    TRY_STATUS(check_data(s.data, s.recipe.data, s.program.vocabulary, {s.program.micro_batches, s.program.window_tokens}));
+    TRY_STATUS(s.kinds.check(s.data, s.recipe.data, s.program.vocabulary, {s.program.micro_batches, s.program.window_tokens}));
   s.plan = make_plan(s.program, s.target);
   TRY_STATUS(check_foreign(s, options.checks));
   if (Status fits = check_fit(s, options); !fits) {

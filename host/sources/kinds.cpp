@@ -1,6 +1,7 @@
 #include "host/sources/kinds.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <mutex>
 #include <vector>
@@ -192,6 +193,23 @@ Result<DataInfo> describe_data(const DataSpec& spec, const Recipe& recipe, Loade
   DataInfo info = TRY(describe_kind(spec, recipe, plugin));
   if (recipe.validate.every > 0 && !info.validation) return no_validation(spec, recipe);
   return info;
+}
+
+Status check_data(const DataInfo& info, const DataSpec& spec, int64_t vocabulary, const Windows& windows) {
+  assert(vocabulary > 0);
+  if (info.vocabulary > vocabulary) {
+    return data_error(spec, "its tokens have ids up to " + std::to_string(info.vocabulary - 1) + ", but the model's vocabulary has " +
+                                std::to_string(vocabulary));
+  }
+  if (windows.micro_batches * info.layout.rows < info.window_rows) {
+    return data_error(spec,
+                      "the batch has " + std::to_string(info.window_rows) + " rows, but a window takes " +
+                          std::to_string(windows.micro_batches) + " micro-batches of " + std::to_string(info.layout.rows),
+                      "a window takes the whole batch: accumulate over " +
+                          std::to_string((info.window_rows + info.layout.rows - 1) / info.layout.rows) +
+                          " micro-batches, or leave 'batch' out of the recipe");
+  }
+  return ok();
 }
 
 Result<std::unique_ptr<Source>> open_data(const DataInfo& info, const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,

@@ -12,11 +12,15 @@ namespace galley {
 /// `plugin`: of a kind that is a plugin's; else null.
 Result<DataInfo> describe_data(const DataSpec& spec, const Recipe& recipe, LoadedSource* plugin = nullptr);
 
+/// Checks what can be checked before anything is read, once the model and the strategies are known: ids fit the vocabulary, and a window
+/// has room for the rows.
+Status check_data(const DataInfo& info, const DataSpec& spec, int64_t vocabulary, const Windows& windows);
+
 /// Opens the data, and prepares with `options` what has not been prepared yet. `info` is what describe_data() has returned.
 Result<std::unique_ptr<Source>> open_data(const DataInfo& info, const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
                                           const Windows& windows, const PrepareOptions& options, LoadedSource* plugin = nullptr);
 
 /// The kinds, for StudyOptions.
-inline constexpr DataKinds all_kinds = {own_data_kinds, describe_data, open_data};
+inline constexpr DataKinds all_kinds = {own_data_kinds, describe_data, check_data, open_data};
 
 }  // namespace galley
