@@ -20,6 +20,7 @@
 //   kernels = ["linear"]              # kernels for ops of others
 //   formats = []
 //   devices = []
+//   ranks = []                        # how processes find each other: one at most (ranks.h)
 //
 //   [[promise]]                       # optional: how near numbers in a format lie to those that were packed; `galley certify` holds it
 //   format = "example"
