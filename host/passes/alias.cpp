@@ -71,15 +71,14 @@ Status alias(Compilation& c) {
       Instruction& i = segment.code[s];
       const TensorId* next = code.of(code.entries[s]).data();
       for (auto* operands : {&i.inputs, &i.outputs})
-        for (Operand& o : *operands) {
-          if (!o.present()) continue;
-          // What backward keeps counts as saved, whoever had its bytes before.
-          if (program.tensors[static_cast<size_t>(o.tensor)].owner == Owner::Saved)
-            program.tensors[static_cast<size_t>(*next)].owner = Owner::Saved;
-          o.value = o.tensor;
-          o.tensor = *next++;
-        }
-      if (i.workspace() != no_tensor) i.launch()->workspace = *next++;
+        for (Operand& o : *operands)
+          if (o.present()) o.value = o.tensor;
+      visit_touched(i, [&](TensorId& id) {
+        // What backward keeps counts as saved, whoever had its bytes before.
+        if (program.tensors[static_cast<size_t>(id)].owner == Owner::Saved)
+          program.tensors[static_cast<size_t>(*next)].owner = Owner::Saved;
+        id = *next++;
+      });
     }
   }
   renumber(program, canonical_numbers(outline_of(program)));

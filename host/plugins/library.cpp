@@ -77,14 +77,8 @@ const char* missing_of(const galley_source& s) {
   return s.create && s.destroy && s.describe && s.open && s.read ? nullptr : "complete set of functions";
 }
 const char* missing_of(const galley_ranks& r) {
-  return !r.name       ? "name"
-         : !r.device   ? "device"
-         : !r.open     ? "open"
-         : !r.exchange ? "exchange"
-         : !r.check    ? "check"
-         : !r.abort    ? "abort"
-         : !r.close    ? "close"
-                       : nullptr;
+  if (!r.name || !r.device) return "name or device";
+  return r.open && r.exchange && r.check && r.abort && r.close ? nullptr : "complete set of functions";
 }
 const char* missing_of(const galley_device& d) {
   if (!d.kind) return "kind";
