@@ -496,6 +496,16 @@ Result<Opened> open_recipe(const std::filesystem::path& path, const RecipeOption
   return out;
 }
 
+/// Reads what the script returned into `recipe`, which has what it was run from. `here` is the current directory.
+Status judge(RecipeScript& script, const std::filesystem::path& here, const std::shared_ptr<const Confinement>& within, int64_t steps,
+             Recipe* recipe) {
+  PathRules paths(folder_of(recipe->name), recipe->directory.empty() ? here : recipe->directory, script.arguments().given_texts(),
+                  recipe->confine, within);
+  TRY_STATUS(Reader(script.language(), paths, script.sandbox(), *recipe, steps).read(script.returned(), recipe));
+  recipe->confinement = paths.confinement();
+  return ok();
+}
+
 }  // namespace
 
 Result<std::optional<CompareSpec>> read_compare(const std::filesystem::path& path, const RecipeOptions& options) {
@@ -509,17 +519,25 @@ Result<std::optional<CompareSpec>> read_compare(const std::filesystem::path& pat
 Result<Recipe> read_recipe(const std::filesystem::path& path, const RecipeOptions& options) {
   Opened opened = TRY(open_recipe(path, options));
   Recipe& recipe = opened.recipe;
-  RecipeScript* const script = opened.script.get();
-  PathRules paths(folder_of(path), options.directory.empty() ? opened.here : options.directory, script->arguments().given_texts(),
-                  options.confine, options.within);
-  TRY_STATUS(Reader(script->language(), paths, script->sandbox(), recipe, options.steps).read(script->returned(), &recipe));
-  recipe.confinement = paths.confinement();
-  recipe.offers = script->language().offers();
-  for (const LuaSource& source : script->sandbox().sources()) {
+  RecipeScript& script = *opened.script;
+  TRY_STATUS(judge(script, opened.here, options.within, options.steps, &recipe));
+  recipe.offers = script.language().offers();
+  for (const LuaSource& source : script.sandbox().sources()) {
     recipe.modules.emplace(source.path.string(), source.text);
     if (!source.module.empty()) recipe.required.emplace(source.module, source.path.string());
   }
+  if (recipe.epochs > 0) recipe.script = std::move(opened.script);
   return std::move(recipe);
+}
+
+Result<Recipe> with_steps(const Recipe& recipe, int64_t steps) {
+  Recipe out;
+  static_cast<RecipeInput&>(out) = recipe;
+  out.name = recipe.name;
+  std::error_code error;
+  recipe.script->sandbox().renew();
+  TRY_STATUS(judge(*recipe.script, std::filesystem::current_path(error), recipe.confinement, steps, &out));
+  return out;
 }
 
 }  // namespace galley

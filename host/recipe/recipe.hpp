@@ -17,6 +17,7 @@
 namespace galley {
 
 class Confinement;
+class RecipeScript;
 
 /// A positional entry of the recipe: use "name" { options }.
 struct Use {
@@ -138,12 +139,13 @@ struct Recipe : RecipeInput {
   std::shared_ptr<const Confinement> confinement;  ///< the files that may be read while the recipe is used; null: any
   std::vector<std::string> warnings;               ///< warnings of what is legal and may not be meant, with the line
   std::vector<Offer> offers;                       ///< in the order in which the recipe ran them
+  std::shared_ptr<RecipeScript> script;            ///< its Lua, for with_steps(); null where the recipe says steps
 };
 
 /// Text and modules are those of an earlier reading, and replace the files; without a text, the file is read.
 struct RecipeOptions : RecipeInput {
   std::shared_ptr<const Confinement> within = {};  ///< replaces the recipe's folder and `sets` for --confine; may be null
-  int64_t steps = 0;                               ///< the number of steps in the recipe's epochs; 0: not known yet
+  int64_t steps = 0;                               ///< of a resumed run, the number of steps in its epochs; 0: not known yet
   double seconds = 1;                              ///< Lua's processor time, all of it
   size_t bytes = 64u << 20;                        ///< Lua's memory
 };
@@ -151,11 +153,15 @@ struct RecipeOptions : RecipeInput {
 /// The most steps that a run can have.
 inline constexpr int64_t kMostSteps = 10'000'000;
 
-/// Runs the recipe in the sandbox and closes Lua. Relative paths in it are relative to its folder, even if `text` is given and the file is
+/// Runs the recipe in the sandbox. Relative paths in it are relative to its folder, even if `text` is given and the file is
 /// gone. Errors have exit code Recipe and a cause that begins with "<path as given>:<line>: ", or with the path alone where no line is
 /// known.
 /// [main-thread]
 Result<Recipe> read_recipe(const std::filesystem::path& path, const RecipeOptions& options);
+
+/// Returns a recipe whose epochs are so many steps, with its schedules and warnings for them: the functions of the step are called, and the
+/// recipe is not run again. Needs its `script`. Errors are those of read_recipe(). [main-thread]
+Result<Recipe> with_steps(const Recipe& recipe, int64_t steps);
 
 /// Says how long the runs of a comparison are, if it does not say steps: one of the two.
 struct Budget {

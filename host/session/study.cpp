@@ -125,9 +125,8 @@ Result<bool> find_labels(Study& s, const StudyOptions& options) {
   return !model.label_names.empty();
 }
 
-/// The recipe, and the files that it names: the model's configuration, and what the data is.
-Status read_inputs(Study& s, const std::filesystem::path& recipe, const StudyOptions& options) {
-  s.recipe = TRY(read_recipe(recipe, recipe_options(options)));
+/// Reads the files that the recipe names: the model's configuration, and what the data is.
+Status read_inputs(Study& s, const StudyOptions& options) {
   if (options.warn)
     for (const std::string& warning : s.recipe.warnings) options.warn(warning);
   if (options.edit) options.edit(s.recipe);
@@ -249,18 +248,16 @@ CompileOptions compile_options(const Study& s, const StudyOptions& options, bool
   return out;
 }
 
-Result<std::unique_ptr<Study>> make_study(const std::filesystem::path& recipe, const StudyOptions& options, bool least_head) {
-  if (options.unconfined) return recipe_error("--unconfined applies to a run's directory only");
+Result<std::unique_ptr<Study>> make_study(const Recipe& recipe, const StudyOptions& options, bool least_head) {
   auto out = std::make_unique<Study>();
   Study& s = *out;
+  s.recipe = recipe;
   s.installation = options.installation;
   s.kinds = options.kinds;
-  const FamilyFolders& own = s.installation.families;
-  for (const std::filesystem::path& folder : {own.families, own.library, s.installation.targets}) Confinement::lend(folder);
   const std::filesystem::path built_in[] = {s.installation.plugins};
   s.plugins = Plugins::scan(
       plugin_search_path(built_in, options.plugin_path), options.warn ? options.warn : [](const std::string&) {});
-  TRY_STATUS(read_inputs(s, recipe, options));
+  TRY_STATUS(read_inputs(s, options));
   TRY_STATUS(load_strategies(s));
   TRY_STATUS(choose_target(s, options));
   if (!options.target.empty()) TRY_STATUS(check_isa(s.target, "--target " + options.target, s.machine, *s.plugins, s.installation.targets));
@@ -299,11 +296,7 @@ Status settle_steps(Study& s, Source& source, const std::function<void(const std
     return recipe_error(recipe.epochs_place.text() + ": the epochs were " + std::to_string(recipe.steps) + " steps and are " +
                             std::to_string(steps) + " now",
                         "the data has changed since the run began; begin a new run");
-  // The same text once more, this time with the number of steps.
-  RecipeOptions options{recipe};
-  options.within = recipe.confinement;
-  options.steps = steps;
-  const Recipe settled = TRY(read_recipe(recipe.name, options));
+  const Recipe settled = TRY(with_steps(recipe, steps));
   for (const std::string& warning : settled.warnings) warn(warning);
   std::map<size_t, std::unique_ptr<const Options>> of_use;
   for (ScalarSlot& slot : s.program.slots) {
@@ -313,15 +306,20 @@ Status settle_steps(Study& s, Source& source, const std::function<void(const std
     if (const Schedule* schedule = given->schedule(slot.option.substr(slot.option.rfind('.') + 1))) slot.schedule = *schedule;
   }
   s.recipe.steps = steps;
+  s.recipe.script.reset();
   return ok();
 }
 
 Result<std::unique_ptr<Study>> study(const std::filesystem::path& recipe, const StudyOptions& options) {
-  Result<std::unique_ptr<Study>> made = make_study(recipe, options, false);
+  if (options.unconfined) return recipe_error("--unconfined applies to a run's directory only");
+  const FamilyFolders& own = options.installation.families;
+  for (const std::filesystem::path& folder : {own.families, own.library, options.installation.targets}) Confinement::lend(folder);
+  const Recipe read = TRY(read_recipe(recipe, recipe_options(options)));
+  Result<std::unique_ptr<Study>> made = make_study(read, options, false);
   if (made ? !(*made)->unfit : made.error().exit != Exit::DoesNotFit) return made;
   StudyOptions again = options;
   again.warn = {};  // it has been told
-  return make_study(recipe, again, true);
+  return make_study(read, again, true);
 }
 
 }  // namespace galley
