@@ -47,7 +47,7 @@ Error of(const std::string& whose, const Error& error) {
   return recipe_error(whose + (error.cause.starts_with("it") ? ": " : " ") + error.cause, error.hint);
 }
 
-/// The header's bytes from the first to the last, through a window.
+/// Reads the header's bytes from the first to the last, through a window.
 class Cursor {
  public:
   Cursor(const File& file, uint64_t size) : file_(file), size_(size) {}
@@ -112,7 +112,7 @@ class Cursor {
   std::vector<std::byte> window_;
 };
 
-/// The number that somebody wrote who meant this F32: 1e-05, not 9.99999974737875e-06.
+/// Returns the number that somebody wrote who meant this F32: 1e-05, not 9.99999974737875e-06.
 double as_written(float x) {
   if (!std::isfinite(x)) return static_cast<double>(x);
   char text[32];

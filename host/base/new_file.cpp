@@ -41,7 +41,7 @@ Result<fs::path> random_aside(const fs::path& place) {
   return folder_of(place) / (stem_of(place) + std::string(kAside) + digits);
 }
 
-/// `type`: S_IFREG or S_IFDIR.
+/// Removes what a killed process has left beside `place`. `type` is S_IFREG or S_IFDIR.
 void remove_left_overs(const fs::path& place, mode_t type) {
   const std::string stem = stem_of(place);
   std::error_code error;

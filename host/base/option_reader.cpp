@@ -8,7 +8,7 @@
 namespace galley {
 namespace {
 
-/// A hint for a number that came as a text, most often from arg() without a default.
+/// Returns a hint for a number that came as a text, most often from arg() without a default.
 std::string hint_for(const OptionSpec& spec, const Value& value) {
   const auto* text = value.as<std::string>();
   if (!text) return {};

@@ -80,7 +80,7 @@ Status print(std::span<const float> states, size_t width, Pool pool, bool normal
   return ok();
 }
 
-/// The text of a line: a string, or an object's field "text".
+/// Returns the text of a line: a string, or an object's field "text".
 Result<std::string> text_of(std::string_view line, const std::string& place) {
   const Value value = TRY(parse_json(line, place));
   if (const auto* text = value.as<std::string>()) return *text;

@@ -97,7 +97,7 @@ void print_labels(const BatchRow& row, const BatchLayout& layout, const TextCode
   std::printf("%s\n", *mark.end ? mark.end : "›");
 }
 
-/// One row: a block for each document in it.
+/// Prints one row: a block for each document in it.
 void print_row(const BatchRow& row, const BatchLayout& layout, int64_t number, const TextCodec* codec) {
   const Marks mark = marks();
   const size_t length = row.length();

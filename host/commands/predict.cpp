@@ -49,7 +49,7 @@ class Teller {
     return out;
   }
 
-  /// One text, or two.
+  /// Prints what the model says of one text, or of two.
   Status tell(const std::string& first, const std::string& second, const std::string& place) {
     std::vector<TokenId> ids;
     const auto most = static_cast<size_t>(predictor_.length());
@@ -64,7 +64,7 @@ class Teller {
     return ok();
   }
 
-  /// A line of stdin: a string, or an object with the fields of the run's data.
+  /// Takes a line of stdin: a string, or an object with the fields of the run's data.
   Status tell_line(std::string_view line, const std::string& place) {
     const Value value = TRY(parse_json(is_utf8(line) ? std::string(line) : valid_utf8(line, nullptr), place));
     if (const auto* text = value.as<std::string>()) {

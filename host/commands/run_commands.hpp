@@ -31,7 +31,7 @@ class ReferenceShown {
   static Result<ReferenceShown> open(const CommandLine& a);
   /// Returns the options of a session that fills the report.
   SessionOptions options() { return {.watching = watching()}; }
-  /// With poison mode or without it.
+  /// Returns what makes the watches of a run, with poison mode or without it.
   std::function<Watching(Plugins&)> watching(Poison poison = Poison::No) {
     return watched_by({.poison = poison, .reference = asked_ ? &report_ : nullptr});
   }

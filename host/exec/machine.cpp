@@ -11,7 +11,7 @@ namespace galley {
 
 namespace {
 
-/// The largest number of an event in the program.
+/// Returns how many events the program has.
 uint32_t events_of(const Program& program) {
   uint32_t most = 0;
   for (const Segment& segment : program.segments)

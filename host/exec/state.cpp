@@ -48,7 +48,7 @@ Result<std::vector<std::string>> names_in(const fs::path& folder) {
   return names;
 }
 
-// Whole states by step, the oldest first.
+// Returns the whole states by step, the oldest first.
 Result<std::map<int64_t, fs::path>> whole_states(const fs::path& states) {
   std::map<int64_t, fs::path> found;
   for (const std::string& name : TRY(names_in(states)))

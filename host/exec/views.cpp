@@ -18,7 +18,7 @@ size_t variants(SegmentKind kind, const Instruction& code) {
   return kind == SegmentKind::Micro && differs_later(code) ? 2 : 1;
 }
 
-// Pointers to operands: those of the node, and once more those of components.
+// Counts pointers to operands: those of the node, and once more those of components.
 size_t operands_of(const Instruction& code) {
   size_t n = code.inputs.size() + code.outputs.size();
   for (const Operand& operand : code.inputs)

@@ -46,7 +46,7 @@ Status check_entry(const Reader& reader, const Entry& entry, const Operand& want
   return ok();
 }
 
-// Index into a tensor as "[3, 17]".
+// Returns an index into a tensor as "[3, 17]".
 std::string index_text(int64_t flat, const Shape& shape) {
   std::string text;
   for (size_t i = shape.size(); i-- > 0;) {

@@ -111,7 +111,7 @@ AttrList attributes(lua_State* L, int index) {
   return out;
 }
 
-/// init = { "random_normal", std = 0.02 } into op and attributes.
+/// Turns init = { "random_normal", std = 0.02 } into op and attributes.
 void initializer(lua_State* L, int table, GraphTensor* t) {
   lua_getfield(L, table, "init");
   const int init = lua_gettop(L);

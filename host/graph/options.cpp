@@ -87,7 +87,7 @@ int64_t Graph::block_of(galley_tensor t) {
   const GraphTensor& x = tensor(t);
   if (x.producer) return node(x.producer).block;
   const galley_tensor owner = x.parameter ? x.parameter : t;
-  // The first reader's, found for all tensors at once.
+  // A tensor's block is its first reader's; all are found at once.
   const std::vector<galley_node>& nodes = section(Section::Forward);
   if (blocks_.nodes != nodes.size()) {
     blocks_.of.clear();

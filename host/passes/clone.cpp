@@ -86,7 +86,7 @@ class Recomputer::Pass {
   }
 
  private:
-  /// Of a tensor of micro.
+  /// What becomes of a tensor of a micro-batch until backward reads it.
   struct State {
     uint32_t how = GALLEY_RECOMPUTE;  ///< without the memory class or format
     uint32_t where = 0;

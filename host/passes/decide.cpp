@@ -92,7 +92,7 @@ class Peaks {
     return recomputer_.apply(choices);
   }
 
-  /// Of a whole tensor, from ids[0] to ids[1].
+  /// Returns the seconds that a whole tensor takes from ids[0] to ids[1].
   double copy_seconds(const Recomputed& made, std::span<const TensorId> ids) const {
     const auto tensor = [&](TensorId id) {
       const size_t n = base_.tensors.size(), k = static_cast<size_t>(id);

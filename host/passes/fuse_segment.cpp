@@ -196,7 +196,7 @@ PlannedLaunch SegmentFuser::joined(std::span<Unit* const> members) const {
   PlannedLaunch launch;
   launch.links = members.front()->entries.size();
   for (const Unit* unit : members) launch.entries.insert(launch.entries.end(), unit->entries.begin(), unit->entries.end());
-  // All inputs of the chains, then all outputs.
+  // All inputs of the chains come first, then all outputs.
   for (const bool outputs : {false, true})
     for (const Unit* unit : members) {
       if (unit->marks.empty()) continue;

@@ -48,7 +48,7 @@ class Head {
   bool contains(galley_node n) const { return members_.contains(n); }
   const std::vector<galley_node>& forward() const { return forward_; }
 
-  /// In chunks of at most `chunk` rows; in one where a node mixes rows.
+  /// Returns the head's nodes in chunks of at most `chunk` rows; in one chunk where a node mixes rows.
   std::vector<Item> unroll(int64_t chunk, bool training) {
     std::vector<Item> out;
     if (!graph_.marks.hidden) return out;
@@ -173,7 +173,7 @@ int64_t chunk_rows(const Graph& graph, const Target& target, const CompileOption
   return std::max({kChunkRows, kChunkBytes / bytes_a_row, options.least_head ? 0 : std::min(worth, memory / kMemoryShare / bytes_a_row)});
 }
 
-/// One row of the hidden state through the head, without the loss.
+/// Returns the nodes that take one row of the hidden state through the head, without the loss.
 std::vector<Item> sample_head(const Graph& graph, const Head& head, Orders& orders, galley_tensor* logits) {
   std::vector<Item> out;
   std::map<galley_tensor, galley_tensor> one;

@@ -9,7 +9,7 @@
 namespace galley {
 namespace {
 
-/// The strategies that rewrite, phase by phase.
+/// Returns the strategies that rewrite, phase by phase.
 std::vector<int> rewriters(Strategies strategies) {
   std::vector<int> out = in_order(
       strategies, [](const LoadedStrategy& s) { return s.rewrite() && s.rewrite()->phase ? s.rewrite()->phase : GALLEY_PHASE_ADD; });

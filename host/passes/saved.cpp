@@ -21,7 +21,7 @@ std::vector<double> offload_seconds(const Target& target, int64_t bytes) {
   return out;
 }
 
-/// Of the item's first operand of floating-point numbers.
+/// Returns the arithmetic of the item's first operand of floating-point numbers.
 std::string_view arithmetic_of(const Item& item, const Tensors& tensors) {
   for (const Ref& r : item.inputs) {
     const auto known = galley::arithmetic_of(r.tensor ? tensors[r.tensor].dtype : 0, item.node->attrs);

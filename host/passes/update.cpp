@@ -11,7 +11,7 @@
 namespace galley {
 namespace {
 
-/// One sum of squares a gradient, in one tensor, and the norm of all.
+/// Adds the nodes that compute one sum of squares a gradient, in one tensor, and the norm of all.
 Status measure(Compilation& c) {
   Graph& graph = c.graph;
   const Graph::As as(graph, {Section::Update, no_use, -1, 0, "update."});

@@ -5,7 +5,7 @@
 namespace galley {
 namespace {
 
-/// Every mention of a tensor in a program.
+/// Visits every mention of a tensor in a program.
 template <class Visit>
 void visit_ids(Program& p, Visit&& visit) {
   for (Segment& segment : p.segments)

@@ -28,7 +28,7 @@ bool is_power_of_two(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
 /// More than machines have; a run has to start as many.
 constexpr int64_t kMostThreads = 1024;
 
-/// By their numbers less 1.
+/// A queue's role is its place in this list, plus 1.
 constexpr std::array<const char*, 3> queue_names = {"compute", "in", "out"};
 
 /// More than any device asks for. Offsets in a class are rounded up to it.
@@ -277,7 +277,7 @@ Result<Target> parse_target(std::string_view text, std::string_view origin, Targ
   base.workspace_budget = TRY(reader.integer("workspace_budget", 0)).value_or(base.workspace_budget);
   if (const toml::node* peaks = root.get("peak_flops")) base.peaks = TRY(read_peaks(*peaks, reader, origin));
   if (const toml::node* libraries = root.get("libraries")) base.libraries = TRY(read_libraries(*libraries, reader, origin));
-  // Shorthands: of class 0, and of all others in both directions.
+  // These are shorthands: for class 0, and for all others in both directions.
   const auto bandwidth = TRY(reader.number("bandwidth", kSpeed)), link = TRY(reader.number("link_bandwidth", kSpeed));
   for (size_t i = 0; i < base.memories.size(); ++i)
     if (const auto one = i == 0 ? bandwidth : link) base.memories[i].in_bandwidth = base.memories[i].out_bandwidth = *one;

@@ -10,7 +10,7 @@
 
 namespace galley {
 
-/// The rules of an op: those it declares, and those that the host declares for it (op.h).
+/// Returns the rules of an op: those it declares, and those that the host declares for it (op.h).
 std::vector<const galley_attr_rule*> attr_rules(const galley_op& op);
 
 /// What is wrong with the attributes of a node, or "".
@@ -18,7 +18,7 @@ std::string attrs_problem(const galley_op& op, std::span<const galley_attr* cons
 
 /// "I64", "F64s" for a list of them, "string".
 std::string attr_type_text(const galley_attr_rule& rule);
-/// The values of an attribute: "0.5", "1,2", "tanh".
+/// Returns the values of an attribute: "0.5", "1,2", "tanh".
 std::string attr_text(const galley_attr& attr);
 
 }  // namespace galley

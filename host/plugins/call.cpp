@@ -14,7 +14,7 @@ std::string one_line(const char (&from)[N]) {
   return text;
 }
 
-// "recipe.lua:14: ", or nothing.
+// Returns "recipe.lua:14: ", or nothing.
 std::string where(const Caller& caller) { return caller.place.file.empty() ? "" : caller.place.text() + ": "; }
 
 Error fault(const Caller& caller, std::string_view what, std::string_view how, std::string_view text, std::string hint = {}) {

@@ -31,10 +31,10 @@ Error plugin_failure(const Caller& caller, std::string_view what, galley_status 
                      Phase phase = Phase::Plan);
 /// What a plugin did wrong in a call, as found by the host.
 Error plugin_fault(const Caller& caller, std::string_view what, const Error& found);
-/// The same for an exception.
+/// Returns the same error for an exception.
 Error plugin_exception(const Caller& caller, std::string_view what, std::string_view text);
 
-/// fn(galley_error*) → galley_status.
+/// Calls fn(galley_error*), which returns a galley_status.
 template <class Fn>
 Status call_plugin(const Caller& caller, std::string_view what, Fn&& fn, Phase phase = Phase::Plan) {
   galley_error error = GALLEY_ERROR_INIT;

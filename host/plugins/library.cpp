@@ -211,7 +211,7 @@ std::string name_of(const galley_ranks& r) { return r.name; }
 std::string name_of(const galley_codec& c) { return std::string(c.format) + "' for device '" + c.device; }
 std::string name_of(const galley_kernel& k) { return std::string(k.name) + "' of op '" + k.op + "' for device '" + k.device; }
 
-// "op 2 of 5 …": tables of one kind, complete.
+// Takes the tables of one kind; one that is not complete is an error that says which: "op 2 of 5".
 template <class Table>
 Result<std::vector<const Table*>> take_tables(const std::filesystem::path& file, const std::string& plugin, const char* noun,
                                               const Table* const* tables, uint32_t n) {

@@ -57,7 +57,7 @@ struct Registered {
 std::vector<std::filesystem::path> plugin_search_path(std::span<const std::filesystem::path> built_in,
                                                       std::span<const std::filesystem::path> extra);
 
-/// [main-thread], all of it.
+/// Owns the plugins that were found, and loads them when they are needed. [main-thread], all of it.
 class Plugins {
  public:
   using Warn = std::function<void(const std::string& line)>;
@@ -121,7 +121,7 @@ class Plugins {
   void load_providers(std::vector<std::string> Manifest::*list, std::string_view name);
   /// The plugin's libraries that may have kernels for a device.
   std::vector<const Library*> libraries(Plugin& plugin, std::string_view device, std::string_view isa);
-  /// Every kernel of a loaded plugin for a device.
+  /// Visits every kernel of a loaded plugin for a device.
   template <class Visit>
   void visit_kernels(std::string_view device, std::string_view isa, const Visit& visit);
   void open_kernels(Plugin& plugin, const std::string& device, const std::string& isa);

@@ -44,7 +44,7 @@ std::vector<int64_t> numbers_of_version(std::string_view text) {
   }
 }
 
-/// "example" or "example >= 1.2".
+/// Reads "example" or "example >= 1.2".
 std::optional<Requirement> parse_requirement(const std::string& text) {
   Requirement out = {text.substr(0, text.find(' ')), {}, text};
   if (!is_name(out.id, "._-")) return std::nullopt;
@@ -118,7 +118,7 @@ class Reader {
     return out;
   }
 
-  // Each table of [[key]].
+  // Calls `body` for each table of [[key]].
   void each(const toml::table& table, const char* key, const std::function<void(const toml::table&)>& body) {
     const toml::node* node = table.get(key);
     if (!node) return;

@@ -20,7 +20,7 @@ std::string number_text(double value) {
   return text;
 }
 
-/// In another dtype, rounded once.
+/// Returns the numbers in another dtype, rounded once.
 std::vector<std::byte> in_dtype(std::vector<std::byte> bytes, uint32_t from, uint32_t to, int64_t count) {
   if (from == to) return bytes;
   std::vector<double> numbers(static_cast<size_t>(count));

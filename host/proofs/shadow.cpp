@@ -145,7 +145,7 @@ class Replay {
                       ", but it lives from " + std::to_string(at.first) + " to " + std::to_string(at.last));
   }
 
-  /// All moments that ran from `clock` to now.
+  /// Returns all moments that ran from `clock` to now.
   std::pair<int32_t, int32_t> span_since(int64_t clock, int32_t now) const {
     int32_t first = now, last = now;
     for (size_t i = executions_.size(); i-- > 0;) {

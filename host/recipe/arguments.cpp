@@ -21,7 +21,7 @@ bool parse(const std::string& text, T* number) {
   return code == std::errc() && stop == end && begin != end;
 }
 
-/// The text as a value of the default's type.
+/// Returns the text as a value of the default's type.
 Result<Value> convert(const std::string& text, const Value& like) {
   if (like.as<bool>()) {
     if (text == "true" || text == "True") return Value(true);

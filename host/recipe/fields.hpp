@@ -17,7 +17,7 @@ std::string shown(const Value& value);
 /// The lines in which names were written.
 using EntryLines = std::map<std::string, int>;
 
-/// Refers to the table and the lines, which outlive it.
+/// Reads a table's entries by name, and says at which line they are. Refers to the table and the lines, which outlive it.
 class Fields : public OptionReader {
  public:
   /// `owner` names the entries' owner ("the recipe", "cosine"); `prefix` comes before names in messages ("save.").

@@ -51,7 +51,7 @@ struct LanguageFunctions {
     return 1;
   }
 
-  /// Functions and entries among a recipe's values.
+  /// Takes functions and entries among a recipe's values.
   static Value foreign(Language& language, lua_State* L, int index, const std::string& name) {
     for (const char* metatable : kMetatables) {
       const auto* number = static_cast<const size_t*>(luaL_testudata(L, index, metatable));

@@ -15,7 +15,7 @@
 
 namespace galley {
 
-/// Used by one thread at a time.
+/// Resolves a recipe's paths, and knows which it may name. Used by one thread at a time.
 class PathRules {
  public:
   /// `folder` is the recipe's; paths of the command line are relative to `directory` (both may be relative); `given` are the values of

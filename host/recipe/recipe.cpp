@@ -96,7 +96,7 @@ Status Reader::only(const Fields& fields, const Table& table, const Declared& de
   return fields.only(declared.options);
 }
 
-/// Neither functions nor schedules, strategies and the like.
+/// Refuses functions, schedules, strategies and the like.
 Status Reader::plain(const Value& value, const Place& place, const std::string& name) const {
   if (find_entry(value)) {
     return recipe_error(place.text() + ": '" + name + "' is " + shown(value) + " and no plain data",

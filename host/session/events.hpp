@@ -79,7 +79,7 @@ class Observer {
   virtual void enqueues(int64_t /*step*/) {}
   virtual Status step(const StepEvent&) { return ok(); }
   virtual Status validated(const ValidationEvent&) { return ok(); }
-  /// After each batch of a validation.
+  /// Is called after each batch of a validation.
   virtual Status validating(const ValidatingEvent&) { return ok(); }
   /// A state is about to be saved: what has been told so far has to outlast what outlasts the state.
   virtual Status saving() { return ok(); }

@@ -362,7 +362,7 @@ Result<double> Session::evaluate(const std::function<Status(int64_t, int64_t)>& 
   return tokens ? loss / static_cast<double>(tokens) : 0.0;
 }
 
-/// The logits of a batch beside its labels.
+/// Takes the logits of a batch beside its labels.
 Status Session::take_scores(const WindowBuffer& rows) {
   const Program& program = study_.program;
   TRY_STATUS(executor_->machine().get(program.scores, 0, head_made_));

@@ -153,7 +153,7 @@ Status read_inputs(Study& s, const StudyOptions& options) {
   return ok();
 }
 
-/// The strategies of the recipe.
+/// Loads the strategies of the recipe.
 Status load_strategies(Study& s) {
   // First of all, so that no strategy's plugin can put an op of its own in the place of a standard one.
   TRY(bind_roles(*s.plugins));

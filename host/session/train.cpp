@@ -267,7 +267,7 @@ Result<bool> is_last(const Study& study, const fs::path& latest) {
   return !said.ended.empty() || out_of_patience(study.recipe, said.validation);
 }
 
-/// The strategies of the recipe that listen.
+/// Returns the strategies of the recipe that listen.
 std::vector<Listeners::Maker> makers(const Study& study) {
   std::vector<Listeners::Maker> out;
   for (const auto& s : study.loaded)

@@ -94,7 +94,7 @@ Result<BatchFile> open_file(const DataSpec& spec, const Recipe& recipe) {
   return file;
 }
 
-// Neither documents, nor padding on the left.
+// Says whether the file tells of neither documents nor padding.
 bool one_document(const BatchFile& file) { return !file[DocumentIds] && !file[AttentionMask]; }
 
 Result<BatchLayout> layout_of(const DataSpec& spec, const Recipe& recipe, const BatchFile& file) {

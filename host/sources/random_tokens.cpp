@@ -62,7 +62,7 @@ class RandomSource final : public Source {
           below(bits64(galley_random_block(key, r, 1 + static_cast<int64_t>(fill), static_cast<int64_t>(i)), 0), bound));
   }
 
-  /// Uniform in [0, 1).
+  /// Draws values that are uniform in [0, 1).
   static void draw_values(uint64_t key, int64_t r, const BatchRow& row) {
     for (int64_t i = 0; int32_t & value : row[Fill::RowValues])
       value = std::bit_cast<int32_t>(

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kChatVersion = 2;  // of what is written, and what is refused
 
-/// For one conversation at a time.
+/// Returns the limits for one conversation at a time.
 LuaLimits chat_limits() {
   LuaLimits limits;
   limits.seconds = 5;
@@ -83,7 +83,7 @@ bool is_nothing(const Value& value) {
 /// What chat templates are given beside the messages. Other keys of a line (its source, its number) say nothing to a model.
 constexpr const char* kContext[] = {"tools", "functions", "documents", "system", "chat_template_kwargs"};
 
-/// "'name' and 'weight'"
+/// Returns "'name' and 'weight'".
 std::string quoted(const std::vector<std::string>& names) {
   std::string out;
   for (size_t i = 0; i < names.size(); ++i) out += (i == 0 ? "'" : i + 1 == names.size() ? " and '" : ", '") + names[i] + "'";

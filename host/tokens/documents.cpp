@@ -61,7 +61,7 @@ class Finder {
     return ok();
   }
 
-  // All regular files below `root`, by path.
+  // Finds all regular files below `root`, by path.
   Status walk(const fs::path& root, std::vector<fs::path>* files) {
     std::vector<fs::path> open = {root};
     while (!open.empty()) {

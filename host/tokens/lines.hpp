@@ -67,7 +67,7 @@ class StdinLines {
  public:
   /// false: there is no further one. `*line` is valid until the next call.
   Result<bool> next(std::string_view* line);
-  /// "stdin:12", of the line that next() gave last.
+  /// Returns "stdin:12" for the line that next() gave last.
   std::string place() const { return "stdin:" + std::to_string(number_); }
 
  private:

@@ -62,7 +62,7 @@ Status TokenStore::read_tokens(uint64_t begin, std::span<uint32_t> out) const {
     if (raw_bytes_ == 4) {
       TRY_STATUS(at->file.read_at(bytes, (begin - at->begin) * 4));
     } else {
-      // Into the second half, from where they spread out.
+      // They are read into the second half, and spread out from there.
       TRY_STATUS(at->file.read_at(bytes.subspan(bytes.size() / 2), (begin - at->begin) * 2));
       for (size_t i = 0; i < n; ++i) {
         uint16_t token = 0;
@@ -204,7 +204,7 @@ Result<LineFile> open_lines(const DataSpec& spec, const std::filesystem::path& p
   return file;
 }
 
-/// Tokens of text and of lines, on all threads.
+/// Makes tokens of text and of lines, on all threads.
 class Pass {
  public:
   Pass(const DataSpec& spec, StoreBuilder& builder, const DocumentEncoder& encoder, std::string separator, bool skip_bad)

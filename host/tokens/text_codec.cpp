@@ -31,7 +31,7 @@ Result<Table> object_in(const fs::path& path) {
   return std::move(*table);
 }
 
-/// "<s>" or { content = "<s>" }.
+/// Returns the text of a token: "<s>", or { content = "<s>" }.
 std::string token_text(const Table& table, const char* name) {
   const auto it = table.find(name);
   if (it == table.end()) return {};

@@ -260,7 +260,7 @@ class Matcher {
     return end;
   }
 
-  /// The text of a capture once more.
+  /// Matches the text of a capture once more.
   const char* again(const char* s, char digit) {
     const int index = digit - '1';
     if (index < 0 || index >= level_ || captures_[static_cast<size_t>(index)].length == kOpen)

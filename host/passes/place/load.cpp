@@ -22,7 +22,7 @@ void add_random(const Compilation& c, const std::string& stream, AttrList* attrs
   if (!attrs->find("stream")) attrs->set("stream", stream);
 }
 
-/// From a tensor's file: its numbers, or a component.
+/// Returns the read of a tensor's numbers, or of a component, from its file.
 Instruction read_file(const Compilation& c, const SegmentCode& code, const GraphTensor& t, const Component& component, const Operand& to) {
   std::vector<std::string> names;
   for (const std::string& name : source_names(t)) names.push_back(name_in_file(component, name));

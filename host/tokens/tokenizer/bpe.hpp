@@ -23,7 +23,7 @@ struct BpeOptions {
   std::string ending;          ///< tokens that end a word end with it
 };
 
-/// Immutable. [thread-safe], with a Room a thread.
+/// Splits words into tokens by byte-pair merges. Immutable. [thread-safe], with a Room a thread.
 class Bpe {
  public:
   /// `merges`: pairs of tokens, the earlier the better. A merge whose tokens or result are not in the vocabulary is an error.

@@ -10,7 +10,7 @@ namespace {
 
 using Tokens = std::vector<std::string>;
 
-/// The byte of "<0x41>", -1 for any other token.
+/// Returns the byte of "<0x41>", -1 for any other token.
 int byte_token(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return -1;
   int value = 0;

@@ -14,7 +14,7 @@
 
 namespace galley {
 
-/// Immutable. [thread-safe]
+/// Makes text of tokens, as the file's "decoder" says. Immutable. [thread-safe]
 class Decoder {
  public:
   static Result<Decoder> read(const Value* spec, const std::string& where);

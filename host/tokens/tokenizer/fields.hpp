@@ -25,7 +25,7 @@ class JsonObject {
   /// The value of a field; null when it is absent or null.
   const Value* field(const std::string& name) const;
   Result<std::string> text(const std::string& name) const;
-  /// A string of one character.
+  /// Returns a string of one character.
   Result<std::string> character(const std::string& name) const;
   Result<bool> flag(const std::string& name, bool otherwise) const;
   Result<int64_t> integer(const std::string& name, int64_t otherwise) const;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kLargestId = 1 << 24;
 
-/// "a b", or ["a", "b"].
+/// Reads "a b", or ["a", "b"].
 Result<std::pair<std::string, std::string>> merge_of(const Value& value, const std::string& where) {
   if (const auto* text = value.as<std::string>()) {
     const size_t space = text->find(' ');

@@ -44,7 +44,7 @@ class Model {
   TokenId unknown_ = -1;
 };
 
-/// An id of the file: an integer in [0, 2^24).
+/// Returns an id of the file: an integer in [0, 2^24).
 Result<TokenId> token_id(const Value* value, const std::string& where);
 
 }  // namespace galley

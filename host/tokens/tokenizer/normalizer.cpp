@@ -36,7 +36,7 @@ bool is_chinese(char32_t c) {
   return c >= 0x3400 && std::any_of(std::begin(ranges), std::end(ranges), [c](const auto& r) { return c >= r.first && c <= r.second; });
 }
 
-/// SentencePiece's "nmt" without its compatibility forms.
+/// Appends what SentencePiece's "nmt" makes of a code point, without its compatibility forms.
 void append_nmt(char32_t c, std::string* out) {
   if ((c >= 1 && c <= 8) || c == 0x0B || (c >= 0x0E && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F) return;
   const bool space = (c >= 0x09 && c <= 0x0D) || c == 0x1680 || (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 ||

@@ -17,10 +17,10 @@
 
 namespace galley {
 
-/// Immutable. [thread-safe]
+/// Changes texts before they are split, as the file's "normalizer" says. Immutable. [thread-safe]
 class Normalizer {
  public:
-  /// `spec`: the value of "normalizer"; null: none.
+  /// Reads the value of "normalizer"; null means that there is none.
   static Result<Normalizer> read(const Value* spec, const std::string& where);
   bool empty() const { return stages_.empty(); }
   enum class Begin : uint8_t { Here, Before };  ///< Before: nothing is put or stripped there, the text goes on with another

@@ -93,7 +93,7 @@ class Translation {
     return ok();
   }
 
-  /// Of the escape at hand, with its braces or hexadecimal digits.
+  /// Returns the size of the escape at hand, with its braces or hexadecimal digits.
   size_t escape_size() const {
     const std::string_view rest = pattern_.substr(at_);
     const char kind = rest.size() > 1 ? rest[1] : '\0';

@@ -77,7 +77,7 @@ class Tokenizer {
   /// Ids that are no tokens are left out.
   std::string decode(std::span<const TokenId> ids) const;
 
-  /// One more than the largest id.
+  /// Returns one more than the largest id.
   int64_t vocabulary() const { return static_cast<int64_t>(tokens_.size()); }
 
  private:

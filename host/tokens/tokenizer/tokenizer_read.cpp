@@ -110,7 +110,7 @@ Status Tokenizer::read_post(const Value& spec, const std::string& where) {
   return object.unsupported({"BertProcessing", "ByteLevel", "RobertaProcessing", "Sequence", "TemplateProcessing"});
 }
 
-/// "single": special tokens around { "Sequence": … }; "pair": such around two.
+/// Reads "single", special tokens around { "Sequence": … }, and "pair", such around two.
 Status Tokenizer::read_template(const Value& spec, const std::string& where) {
   const JsonObject object = TRY(JsonObject::of(spec, where));
   std::vector<TokenId> before, after;

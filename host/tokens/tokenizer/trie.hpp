@@ -10,7 +10,7 @@
 
 namespace galley {
 
-/// Immutable. [thread-safe]
+/// Finds the longest of a set of texts that begins at a place. Immutable. [thread-safe]
 class Trie {
  public:
   /// What tokens of models are held to: a text is looked up from each of its characters on, as far as a token may reach.

@@ -16,14 +16,14 @@ std::string normalized(std::string_view text, NormalForm form);
 /// The lower case of a character, which may be several, whatever stands around it.
 void append_lower(char32_t c, std::string* out);
 
-/// General categories Nd, Nl, No.
+/// Says whether c is of the general categories Nd, Nl, No.
 bool is_numeric(char32_t c);
-/// The property White_Space.
+/// Says whether c has the property White_Space.
 bool is_space(char32_t c);
 /// Alphabetic, a mark, a decimal digit, a connector or a joiner: what \w means (Unicode Technical Standard 18).
 bool is_word(char32_t c);
 
-/// General categories Mn, Mc, Me.
+/// Says whether c is of the general categories Mn, Mc, Me.
 bool is_combining_mark(char32_t c);
 /// What BertPreTokenizer and Punctuation take for punctuation, and BertNormalizer for control characters and accents: that of ASCII and
 /// general categories Pc … Ps; Cc, Cf, Co; Mn.

@@ -65,7 +65,7 @@ inline constexpr CodeRange kNoAccents[] = {
     {0x1E026, 0x1E02A}, {0x1E08F, 0x1E08F}, {0x1E130, 0x1E136}, {0x1E2AE, 0x1E2AE}, {0x1E2EC, 0x1E2EF}, {0x1E4EC, 0x1E4EF},
     {0x1E944, 0x1E94A}};
 
-/// No control characters to BertNormalizer.
+/// Code points that BertNormalizer takes for no control characters.
 inline constexpr CodeRange kNoControl[] = {{0x890, 0x891}, {0x8E2, 0x8E2}, {0x110CD, 0x110CD}, {0x13430, 0x1343F}};
 
 /// No punctuation to BertPreTokenizer and Punctuation, which take U+166D and U+111C9 for it.
@@ -86,7 +86,7 @@ inline constexpr CodeRange kLaterWords[] = {
     {0x11F5A, 0x11F5A}, {0x13460, 0x143FA}, {0x16100, 0x16139}, {0x16D40, 0x16D6C}, {0x16D70, 0x16D79}, {0x18CFF, 0x18CFF},
     {0x1CCF0, 0x1CCF9}, {0x1E5D0, 0x1E5FA}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}, {0x2EBF0, 0x2EE5D}};
 
-/// Lower cases: how far after the code point.
+/// Code points whose lower case is so far after them.
 struct LowerRange {
   CodeRange range;
   int32_t distance;

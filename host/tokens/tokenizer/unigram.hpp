@@ -18,11 +18,11 @@ struct UnigramOptions {
   bool byte_fallback = false;  ///< what is unknown becomes the tokens <0x00> … <0xFF> of its bytes, where all are there
 };
 
-/// Immutable. [thread-safe], with a Room a thread.
+/// Splits texts into the pieces that are likeliest together. Immutable. [thread-safe], with a Room a thread.
 class Unigram {
  public:
   using Pieces = std::vector<std::pair<std::string, double>>;
-  /// Pieces by id, each with its score: the logarithm of its probability, or at least a finite number.
+  /// Makes one of pieces by id, each with its score: the logarithm of its probability, or at least a finite number.
   static Result<Unigram> create(Pieces pieces, UnigramOptions options);
 
   /// For the work: one a thread.

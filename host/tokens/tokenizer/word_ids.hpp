@@ -39,7 +39,7 @@ struct WordIds {
 /// How it ended: Unknown is a character that nothing stands for, TooSlow a word that takes more than Trie::steps_for().
 enum class Encoded : uint8_t { Yes, Unknown, TooSlow };
 
-/// Ids of the words seen last: one a thread. Bounded.
+/// Keeps the ids of the words seen last, one cache a thread. Bounded.
 class WordCache {
  public:
   WordCache() : entries_(kEntries) {}

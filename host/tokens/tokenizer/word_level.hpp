@@ -8,7 +8,7 @@
 
 namespace galley {
 
-/// Immutable. [thread-safe]
+/// Takes each word for a token. Immutable. [thread-safe]
 class WordLevel {
  public:
   /// `unknown`: the token for the words that are none; where the vocabulary does not have it, they are an error.

@@ -17,7 +17,7 @@ struct WordPieceOptions {
   int64_t most_characters = 100;  ///< a longer word is unknown
 };
 
-/// Immutable. [thread-safe]
+/// Splits words into the longest pieces, from the left. Immutable. [thread-safe]
 class WordPiece {
  public:
   static Result<WordPiece> create(const Vocabulary& vocabulary, WordPieceOptions options);

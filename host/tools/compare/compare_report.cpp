@@ -42,7 +42,7 @@ Value budget_of(const Comparison& comparison) {
   return Value(Table{{tokens ? "tokens" : "seconds", tokens ? Value(comparison.budget->tokens) : Value(comparison.budget->seconds)}});
 }
 
-/// The step's time as a factor of the baseline's.
+/// Returns the step's time as a factor of the baseline's.
 std::string ratio_text(const ArmVerdict& v) {
   if (v.verdict == Verdict::Baseline || !v.ratio) return v.verdict == Verdict::Baseline ? "1" : "-";
   return printed("%.2f ± %.2f", std::exp(v.ratio->mean), (std::exp(v.ratio->high()) - std::exp(v.ratio->low())) / 2);

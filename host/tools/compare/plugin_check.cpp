@@ -56,7 +56,7 @@ class Checker {
       TRY_STATUS(check_op(*op));
     }
     for (const galley_ranks* ranks : plugin_.library->ranks) check_ranks(*ranks);
-    // Kernels for other plugins' ops, on those ops' cases.
+    // Kernels for other plugins' ops run on those ops' cases.
     for (const galley_kernel* kernel : own_kernels()) {
       const std::string op = kernel->op;
       if (ops.contains(op)) continue;
@@ -87,7 +87,7 @@ class Checker {
     if (std::ranges::find(out_.unchecked, text) == out_.unchecked.end()) out_.unchecked.push_back(text);
   }
 
-  /// Those that the library and that of the processor's kernels register.
+  /// Returns the kernels that the library and that of the processor's kernels register.
   std::vector<const galley_kernel*> own_kernels() const {
     std::vector<const galley_kernel*> out;
     const auto add = [&](const Library* library) {

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Numbers of a tensor at a time.
+/// So many numbers of a tensor are compared at a time.
 constexpr int64_t kAtOnce = 1 << 16;
 
 struct StoredTensor {
@@ -43,7 +43,7 @@ class StoredTensors {
   std::map<std::string, StoredTensor> tensors_;
 };
 
-/// Numbers [at, at + n) of a tensor.
+/// Reads numbers [at, at + n) of a tensor.
 class StoredNumbers {
  public:
   explicit StoredNumbers(const StoredTensor& tensor) : tensor_(tensor), dtype_(dtype_of(tensor.entry->dtype)) {}

@@ -49,7 +49,7 @@ class Process {
     return Process(pid);
   }
 
-  /// Its exit code, or 128 and the signal that ended it.
+  /// Returns its exit code, or 128 and the signal that ended it.
   int wait(const std::function<bool()>& stop) {
     const int handle = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));
     bool told = false;

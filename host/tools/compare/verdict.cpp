@@ -110,12 +110,12 @@ std::string astray_text(const Comparison& comparison, const ArmVerdict& v) {
          ", the others between " + signed_text(least) + " and " + signed_text(most);
 }
 
-/// "0.029, 2 % of what training gained"
+/// Returns "0.029, 2 % of what training gained".
 std::string margin_text(const JudgedMargin& margin) {
   return number_text(margin.value, 2) + (margin.share ? printed(", %g %% of what training gained", 100 * *margin.share) : "");
 }
 
-/// About so many, in two digits, and not fewer.
+/// Returns about so many, in two digits, and not fewer.
 std::string about(size_t count) {
   size_t unit = 1;
   while (count / unit >= 100) unit *= 10;
@@ -158,7 +158,7 @@ std::string bits_text(const ArmVerdict& v) {
               : printed("; tensors by up to %s (%s)", number_text(v.largest_tensor, 2).c_str(), v.tensor.substr(0, 120).c_str()));
 }
 
-/// The verdict on losses, in words.
+/// Puts the verdict on losses in words.
 void conclude_losses(const Comparison& comparison, const JudgedMargin& margin, size_t seeds, ArmVerdict& out) {
   const Decision& d = out.decision;
   if (seeds < kFewestPairs || !d.interval) {

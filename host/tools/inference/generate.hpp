@@ -21,7 +21,7 @@ struct Draw {
 /// Returns the token that `random`, 32 uniform bits, draws; of equally likely ones the smaller id comes first.
 int32_t draw_token(std::span<const float> logits, const Draw& how, uint32_t random);
 
-/// Refers to the session. One thread.
+/// Continues texts by a session, to which it refers. Used by one thread.
 class Generator {
  public:
   explicit Generator(Session& session);

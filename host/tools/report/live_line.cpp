@@ -15,7 +15,7 @@
 namespace galley {
 namespace {
 
-/// Seconds of a steady clock.
+/// Returns the seconds of a steady clock.
 double now_in_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace

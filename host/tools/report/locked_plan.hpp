@@ -71,7 +71,7 @@ PlanChange change_of(const LockedPlan& now, const LockedPlan& was);
 /// {file, machine, machine_was, galley_was, classes: [{name, planned, was, owners: {saved: {bytes, was}}}], tensors: [{name, memory, owner,
 /// owner_was, bytes, was, at_peak, kind, column}]}; of what is new, owner_was and was are null, of what is gone column is.
 Value change_json(const PlanChange& change, const std::string& file);
-/// Lines of at most `columns`.
+/// Returns a change in lines of at most `columns`.
 std::string change_text(const PlanChange& change, const std::string& file, size_t columns);
 
 }  // namespace galley

@@ -40,7 +40,7 @@ std::vector<int64_t> live_bytes(const Program& program, const Plan& plan, const 
   return delta;
 }
 
-/// Memory over the instructions of a segment: blocks of eighths, the highest moment of each column.
+/// Draws memory over the instructions of a segment: blocks of eighths, the highest moment of each column.
 std::string picture(const std::vector<int64_t>& live, size_t begin, size_t end, int64_t top, int columns) {
   static constexpr const char* eighths[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   constexpr int64_t height = 6;
@@ -88,7 +88,7 @@ Launches launches_of(const Program& program) {
   return out;
 }
 
-/// Positions of a step; with windows by tokens, of the largest.
+/// Returns the positions of a step; with windows by tokens, of the largest.
 int64_t positions_a_step(const Program& program) { return program.rows * program.length * program.micro_batches; }
 
 /// The share of a step's arithmetic that runs forward again.
@@ -340,7 +340,7 @@ void add_class(const Program& program, const Plan& plan, const Target& target, s
   }
 }
 
-/// The largest tensors at the peak of the first class.
+/// Adds the largest tensors at the peak of the first class.
 void add_largest(const Program& program, const Plan& plan, int columns, TableText& out) {
   const ClassPlan& c = plan.classes[0];
   const int32_t peak = plan.segment_begin[static_cast<size_t>(c.peak_at.segment)] + c.peak_at.index;

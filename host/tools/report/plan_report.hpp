@@ -25,7 +25,7 @@ DiskUse disk_use(const Program& program, const Recipe& recipe);
 /// run, and is empty for plans.
 Table plan_document(const Program& program, const Plan& plan, const Target& target, const DiskUse& disk,
                     const std::vector<int64_t>& allocated);
-/// As text.
+/// Returns the document as text.
 std::string plan_json(Table document);
 
 /// Writes a run's memory.json: what was planned and what the device gave, and when it ends what the system says: of the process

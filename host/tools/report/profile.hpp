@@ -38,7 +38,7 @@ class Profile {
     double ideal_flops_seconds = 0;  ///< that the arithmetic takes at the peak of its dtype
   };
   using Totals = std::map<std::string, Total>;
-  /// By op, and for each of them by kernel.
+  /// What each kernel of each op took.
   using Kernels = std::map<std::pair<std::string, std::string>, Total>;
   int64_t counted_steps() const { return std::max<int64_t>(1, steps_ - 1); }
   Table total_json(const Total& total) const;

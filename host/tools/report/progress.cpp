@@ -28,7 +28,7 @@ void scaled(char (&text)[24], double value) {
   std::snprintf(text, sizeof text, "%.3g %s", value, prefixes[p]);
 }
 
-/// "12.3k", " 999 ": always five columns.
+/// Writes "12.3k" or " 999 ": always five columns.
 void in_columns(char (&text)[24], double value) {
   static constexpr char prefixes[] = {' ', 'k', 'M', 'G', 'T'};
   size_t p = 0;

@@ -50,7 +50,7 @@ std::pair<double, double> bytes_a_number(const Program& program) {
   return {gradients / std::max(numbers, 1.0), states / std::max(numbers, 1.0)};
 }
 
-/// As many as fit into a line.
+/// Returns as many names as fit into a line.
 std::string names_text(const std::vector<std::string>& all, int columns) {
   std::string names;
   size_t shown = 0;
