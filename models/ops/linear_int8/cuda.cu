@@ -68,7 +68,7 @@ struct Part {
 };
 
 template <bool transposed>
-__global__ void __launch_bounds__(kThreads, 5)
+__global__ void __launch_bounds__(kThreads, 4)
     multiply_codes(const int8_t* x, const int8_t* w, Shape shape, int* to, int64_t tiles_across) {
   GALLEY_SHARED(int, tiles, 4 * kWords * kRow);  // of x and of W, twice
   const int thread = static_cast<int>(threadIdx.x), row = thread / (kTile / kColumns) * kRows,
