@@ -2,10 +2,10 @@
 #include "cpu/number.hpp"
 #include "ops/activation/functions.hpp"
 
+namespace galley::cpu::activation_op {
 namespace {
 
-using namespace galley::sdk;
-namespace cpu = galley::cpu;
+using namespace sdk;
 
 using Function = float (*)(float);
 template <Function f>
@@ -40,3 +40,4 @@ const bool added = add(kernel<gelu, cpu::all_numbers>("gelu.cpu", "gelu")) &&
                    add(kernel<backward<cpu::tanh_slope>, cpu::all_numbers>("tanh_grad.cpu", "tanh_grad"));
 
 }  // namespace
+}  // namespace galley::cpu::activation_op

@@ -1,10 +1,10 @@
 // add and scale: one pass, at the bandwidth of the operands.
 #include "cpu/number.hpp"
 
+namespace galley::cpu::add_op {
 namespace {
 
-using namespace galley::sdk;
-namespace cpu = galley::cpu;
+using namespace sdk;
 
 void add_tensors(const Node& n, void*) {
   const float alpha = static_cast<float>(n.f("alpha", 1));
@@ -21,3 +21,4 @@ const bool added =
     add(kernel<add_tensors, cpu::all_numbers>("add.cpu", "add")) && add(kernel<scale, cpu::all_numbers>("scale.cpu", "scale"));
 
 }  // namespace
+}  // namespace galley::cpu::add_op

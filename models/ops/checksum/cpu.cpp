@@ -5,9 +5,10 @@
 #include "galley/checksum.h"
 #include "galley/cpp/groups.hpp"
 
+namespace galley::cpu::checksum_op {
 namespace {
 
-using namespace galley::sdk;
+using namespace sdk;
 
 /// Bytes that a thread takes at a time; a multiple of a word.
 constexpr int64_t kBlock = 1 << 17;
@@ -45,3 +46,4 @@ class Checksums {
 const bool added = add(nodes_kernel<Checksums>("checksum.cpu", "checksum"));
 
 }  // namespace
+}  // namespace galley::cpu::checksum_op

@@ -5,10 +5,10 @@
 
 #include "cpu/number.hpp"
 
+namespace galley::cpu::copy_op {
 namespace {
 
-using namespace galley::sdk;
-namespace cpu = galley::cpu;
+using namespace sdk;
 
 // Both sides in F64.
 void add_doubles(const Node& n) {
@@ -91,3 +91,4 @@ void copy(const Node& n, void*) {
 const bool added = add(kernel<copy, supports>("copy.cpu", "copy"));
 
 }  // namespace
+}  // namespace galley::cpu::copy_op

@@ -5,10 +5,10 @@
 
 #include "cpu/number.hpp"
 
+namespace galley::cpu::cross_entropy_op {
 namespace {
 
-using namespace galley::sdk;
-namespace cpu = galley::cpu;
+using namespace sdk;
 
 void check_labels(const Node& n, const int32_t* labels, int64_t R, int64_t V) {
   for (int64_t r = 0; r < R; ++r)
@@ -77,3 +77,4 @@ const bool added = add(kernel<cross_entropy, supports, workspace>("cross_entropy
                    add(kernel<cross_entropy_grad, cpu::all_numbers>("cross_entropy_grad.cpu", "cross_entropy_grad"));
 
 }  // namespace
+}  // namespace galley::cpu::cross_entropy_op

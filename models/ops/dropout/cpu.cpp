@@ -6,10 +6,10 @@
 #include "galley/cpp/philox.hpp"
 #include "ops/check.hpp"
 
+namespace galley::cpu::dropout_op {
 namespace {
 
-using namespace galley::sdk;
-namespace cpu = galley::cpu;
+using namespace sdk;
 
 void dropout(const Node& n, void*) {
   const cpu::Input x(n, 0);
@@ -50,3 +50,4 @@ void dropout(const Node& n, void*) {
 const bool added = add(kernel<dropout, cpu::all_numbers>("dropout.cpu", "dropout"));
 
 }  // namespace
+}  // namespace galley::cpu::dropout_op

@@ -6,10 +6,10 @@
 
 #include "cpu/coded.hpp"
 
+namespace galley::cpu::embedding_op {
 namespace {
 
-using namespace galley::sdk;
-namespace cpu = galley::cpu;
+using namespace sdk;
 
 // Ids come from data and rows of the table from a model: a mismatch is the user's to see, not memory's to suffer.
 void check_ids(const Node& n, const int32_t* ids, int64_t R, int64_t V) {
@@ -100,3 +100,4 @@ const bool added = add(kernel<embedding, rows_in_f32>("embedding.cpu", "embeddin
                    add(kernel<embedding_grad, by_index, embedding_grad_workspace>("take_rows_grad.cpu", "take_rows_grad"));
 
 }  // namespace
+}  // namespace galley::cpu::embedding_op

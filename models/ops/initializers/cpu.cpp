@@ -4,10 +4,10 @@
 #include "cpu/vector.hpp"
 #include "ops/initializers/draws.hpp"
 
+namespace galley::cpu::initializers_op {
 namespace {
 
-using namespace galley::sdk;
-namespace cpu = galley::cpu;
+using namespace sdk;
 
 template <class T>
 void fill_with(const Node& n) {
@@ -61,3 +61,4 @@ const bool added = add(kernel<fill, fill_supports>("fill.cpu", "fill")) && add(k
                    add(kernel<random_uniform, cpu::all_f32>("random_uniform.cpu", "random_uniform"));
 
 }  // namespace
+}  // namespace galley::cpu::initializers_op

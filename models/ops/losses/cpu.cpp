@@ -1,10 +1,10 @@
 // Losses of one number at a time: one pass over the operands. Sums of rows are kept in double in the workspace and added in order.
 #include "cpu/number.hpp"
 
+namespace galley::cpu::losses_op {
 namespace {
 
-using namespace galley::sdk;
-namespace cpu = galley::cpu;
+using namespace sdk;
 
 /// log(1 + e^x) − label·x, and its derivative.
 struct Binary {
@@ -77,3 +77,4 @@ const bool added = add(kernel<forward<Binary>, supports, workspace>("binary_cros
                    add(kernel<backward<Squared>, cpu::all_numbers>("squared_error_grad.cpu", "squared_error_grad"));
 
 }  // namespace
+}  // namespace galley::cpu::losses_op

@@ -4,10 +4,10 @@
 
 #include "cpu/number.hpp"
 
+namespace galley::cpu::mean_rows_op {
 namespace {
 
-using namespace galley::sdk;
-namespace cpu = galley::cpu;
+using namespace sdk;
 
 /// 1 / (the positions that count), or 0 without any.
 float share_of(const int32_t* mask, int64_t S) {
@@ -66,3 +66,4 @@ const bool added = add(kernel<mean_rows, cpu::all_numbers>("mean_rows.cpu", "mea
                    add(kernel<mean_rows_grad, cpu::all_numbers, workspace>("mean_rows_grad.cpu", "mean_rows_grad"));
 
 }  // namespace
+}  // namespace galley::cpu::mean_rows_op

@@ -6,10 +6,10 @@
 #include "cpu/columns.hpp"
 #include "galley/cpp/groups.hpp"
 
+namespace galley::cpu::norm_op {
 namespace {
 
-using namespace galley::sdk;
-namespace cpu = galley::cpu;
+using namespace sdk;
 
 /// What a norm reads: an operand that is there.
 struct Given : cpu::Input {
@@ -313,3 +313,4 @@ const bool added = add(kernel<layer_norm, cpu::all_numbers>("layer_norm.cpu", "l
                    add(kernel<rms_norm_dw, cpu::all_numbers, rms_norm_dw_workspace>("rms_norm_dw.cpu", "rms_norm_dw"));
 
 }  // namespace
+}  // namespace galley::cpu::norm_op

@@ -3,10 +3,10 @@
 #include "cpu/number.hpp"
 #include "ops/rope/angles.hpp"
 
+namespace galley::cpu::rope_op {
 namespace {
 
-using namespace galley::sdk;
-namespace cpu = galley::cpu;
+using namespace sdk;
 
 void check_positions(const Node& n, const int32_t* ids, int64_t R, int64_t P) {
   for (int64_t r = 0; r < R; ++r)
@@ -75,3 +75,4 @@ const bool added =
     add(kernel<rope, cpu::all_numbers>("rope.cpu", "rope")) && add(kernel<rope_table, cpu::all_f32>("rope_table.cpu", "rope_table"));
 
 }  // namespace
+}  // namespace galley::cpu::rope_op

@@ -1,10 +1,10 @@
 // shift, shift_long: one pass over x and y.
 #include "cpu/vector.hpp"
 
+namespace galley::cpu::shift_op {
 namespace {
 
-using namespace galley::sdk;
-namespace cpu = galley::cpu;
+using namespace sdk;
 
 void shift(const Node& n, void*) {
   const int32_t* x = n.read<int32_t>(0);
@@ -31,3 +31,4 @@ const bool added =
     add(kernel<shift, supported>("shift.cpu", "shift")) && add(kernel<shift_long, supported>("shift_long.cpu", "shift_long"));
 
 }  // namespace
+}  // namespace galley::cpu::shift_op

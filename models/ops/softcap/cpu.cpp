@@ -2,10 +2,10 @@
 #include "cpu/number.hpp"
 #include "ops/activation/functions.hpp"
 
+namespace galley::cpu::softcap_op {
 namespace {
 
-using namespace galley::sdk;
-namespace cpu = galley::cpu;
+using namespace sdk;
 
 void softcap(const Node& n, void*) {
   const float cap = static_cast<float>(n.f("cap", 0));
@@ -20,3 +20,4 @@ const bool added = add(kernel<softcap, cpu::all_numbers>("softcap.cpu", "softcap
                    add(kernel<softcap_grad, cpu::all_numbers>("softcap_grad.cpu", "softcap_grad"));
 
 }  // namespace
+}  // namespace galley::cpu::softcap_op

@@ -4,9 +4,10 @@
 
 #include "galley/cpp/groups.hpp"
 
+namespace galley::cpu::step_op {
 namespace {
 
-using namespace galley::sdk;
+using namespace sdk;
 
 void step_begin(const Node& n, void*) {
   *n.write<int64_t>(0) = *n.read<int64_t>(1) + 1;
@@ -60,3 +61,4 @@ const bool added =
     add(kernel<put_back, any>("put_back.cpu", "put_back"));
 
 }  // namespace
+}  // namespace galley::cpu::step_op

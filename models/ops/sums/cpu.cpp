@@ -6,10 +6,10 @@
 #include "cpu/columns.hpp"
 #include "galley/cpp/groups.hpp"
 
+namespace galley::cpu::sums_op {
 namespace {
 
-using namespace galley::sdk;
-namespace cpu = galley::cpu;
+using namespace sdk;
 
 template <class T>
 double squares(const T* x, int64_t n) {
@@ -82,3 +82,4 @@ const bool added = add(nodes_kernel<SumSquares>("sum_squares.cpu", "sum_squares"
                    add(kernel<sum_rows, cpu::all_numbers, sum_rows_workspace>("sum_rows.cpu", "sum_rows"));
 
 }  // namespace
+}  // namespace galley::cpu::sums_op

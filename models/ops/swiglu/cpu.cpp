@@ -3,10 +3,10 @@
 #include "cpu/number.hpp"
 #include "ops/activation/functions.hpp"
 
+namespace galley::cpu::swiglu_op {
 namespace {
 
-using namespace galley::sdk;
-namespace cpu = galley::cpu;
+using namespace sdk;
 
 /// The gate and up of a node: two operands, or the halves of the rows of one. Number i of y belongs to number gate(i) of the gate's operand
 /// and up(i) of up's. F: numbers that lie side by side.
@@ -117,3 +117,4 @@ const bool added = add(kernel<swiglu, cpu::all_numbers, workspace>("swiglu.cpu",
                    add(kernel<swiglu_grad, cpu::all_numbers>("swiglu_grad.cpu", "swiglu_grad"));
 
 }  // namespace
+}  // namespace galley::cpu::swiglu_op

@@ -4,10 +4,10 @@
 
 #include "cpu/number.hpp"
 
+namespace galley::cpu::take_rows_op {
 namespace {
 
-using namespace galley::sdk;
-namespace cpu = galley::cpu;
+using namespace sdk;
 
 void take_rows(const Node& n, void*) {
   const cpu::Input x(n, 0);  // (R, C)
@@ -56,3 +56,4 @@ const bool added = add(kernel<take_rows, cpu::all_numbers>("take_rows.cpu", "tak
                    add(kernel<at_position, without_index>("take_rows_grad.position", "take_rows_grad"));
 
 }  // namespace
+}  // namespace galley::cpu::take_rows_op

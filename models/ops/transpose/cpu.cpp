@@ -4,10 +4,10 @@
 
 #include "cpu/number.hpp"
 
+namespace galley::cpu::transpose_op {
 namespace {
 
-using namespace galley::sdk;
-namespace cpu = galley::cpu;
+using namespace sdk;
 
 constexpr int64_t tall = 64, wide = 16;
 
@@ -41,3 +41,4 @@ void transpose(const Node& n, void*) {
 const bool added = add(kernel<transpose, cpu::all_numbers>("transpose.cpu", "transpose"));
 
 }  // namespace
+}  // namespace galley::cpu::transpose_op
