@@ -127,7 +127,7 @@ lint:
 	files=$${files:-$$(sed -n 's|^ *"file": "$(CURDIR)/\(.*\)".*|\1|p' build/release/compile_commands.json | grep -v ^tests/ | sort -u)}; \
 	printf '%s\n' $$files | xargs -P $(JOBS) -n 1 clang-tidy --quiet -p build/release 2> >(grep -v 'warnings generated\|^Suppressed\|^Use -' >&2) && \
 	cppcheck --quiet --enable=warning,performance,portability --inline-suppr --suppress=missingIncludeSystem \
-	  --suppress=unknownMacro --library=googletest --error-exitcode=1 -j $(JOBS) -I. -Isdk/include -Imodels $$files
+	  --suppress=unknownMacro --library=googletest --error-exitcode=1 -j $(JOBS) -I. -Isdk/include -Isdk/emulated/include -Imodels $$files
 
 # Each target for SECONDS, all at once; what is found lies in build/fuzz/found.
 SECONDS := 60

@@ -25,7 +25,7 @@ def is_of(path, kind):
     """Whether a file may be compiled into kernels of a kind: by its name, its folder, or as a header beside ops and strategies."""
     name = path.rsplit('/', 1)[-1]
     if path.startswith(FOLDERS[kind]):
-        return 'emulated' not in name and name.endswith(('.hpp', '.cpp', '.cu', '.cuh', '.h'))
+        return '/emulated/' not in path and name.endswith(('.hpp', '.cpp', '.cu', '.cuh', '.h'))
     if not path.startswith(('models/ops/', 'plugins/')):
         return False
     other = 'cpu' if kind == 'cuda' else 'cuda'
@@ -36,8 +36,32 @@ def is_of(path, kind):
 COMMENT = re.compile(rb'("(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)+\')|//[^\n]*|/\*.*?\*/', re.S)
 
 
-def hash_of(data):
-    """Of what is compiled: another comment or layout makes no other kernel."""
+# Conditions of the preprocessor, and those that are false and true where nvcc compiles.
+CONDITION = re.compile(rb'\s*#\s*(?:(if|ifdef|ifndef)|(elif|else)|(endif))\b\s*(.*)')
+FALSE, TRUE = re.compile(rb'GALLEY_CUDA_EMULATED(\s*&&.*)?$'), re.compile(rb'!GALLEY_CUDA_EMULATED$|defined\(__CUDACC__\)$')
+
+
+def for_a_gpu(data):
+    """The lines that nvcc sees, as far as conditions about it say."""
+    out, parts = [], []  # of each condition that is open: whether this part of it is seen ('yes', 'no'; 'over': an earlier one was), '' where that is not known
+    for line in data.split(b'\n'):
+        m = CONDITION.match(line)
+        if m and m[1]:
+            condition = m[4].strip()
+            parts.append('no' if FALSE.match(condition) else 'yes' if TRUE.match(condition) else '')
+        about_nvcc = m and parts[-1]
+        if m and m[2] and parts[-1]:
+            parts[-1] = 'yes' if parts[-1] == 'no' and m[2] == b'else' else 'no' if parts[-1] == 'no' else 'over'
+        if m and m[3]:
+            parts.pop()
+        if not about_nvcc and not {'no', 'over'} & set(parts):
+            out.append(line)
+    return b'\n'.join(out)
+
+
+def hash_of(data, kind):
+    """Of what is compiled: another comment or layout makes no other kernel, nor for a GPU does what only the emulated one has."""
+    data = for_a_gpu(data) if kind == 'cuda' else data
     return hashlib.sha256(b' '.join(COMMENT.sub(lambda m: m[1] or b' ', data).split())).hexdigest()[:12]
 
 
@@ -45,9 +69,9 @@ def sources(kind, commit=None):
     """{path: hash}."""
     if commit:
         git = lambda *words: subprocess.run(['git', '-C', root, *words], capture_output=True, check=True).stdout
-        return {x: hash_of(git('show', f'{commit}:{x}')) for x in git('ls-tree', '-r', '--name-only', commit).decode().splitlines() if is_of(x, kind)}
+        return {x: hash_of(git('show', f'{commit}:{x}'), kind) for x in git('ls-tree', '-r', '--name-only', commit).decode().splitlines() if is_of(x, kind)}
     files = (str(x.relative_to(root)) for top in ('models', 'plugins', 'sdk/include') for x in (root / top).rglob('*') if x.is_file())
-    return {x: hash_of((root / x).read_bytes()) for x in files if is_of(x, kind)}
+    return {x: hash_of((root / x).read_bytes(), kind) for x in files if is_of(x, kind)}
 
 
 def recorded():

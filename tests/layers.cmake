@@ -5,7 +5,7 @@ cmake_minimum_required(VERSION 3.25)
 string(REPLACE "," ";" layers "${LAYERS}")
 set(wrong)
 
-file(GLOB_RECURSE headers ${HOST}/../sdk/include/*)
+file(GLOB_RECURSE headers ${HOST}/../sdk/include/* ${HOST}/../sdk/emulated/*)
 foreach(header IN LISTS headers)
   file(STRINGS ${header} lines REGEX "#[ \t]*include[ \t]+\"host/")
   if(lines)

@@ -1,6 +1,6 @@
 // Products of matrices by cuBLASLt: C (m, n) = A (m, k) · B (k, n), in rows, and in the same pass a bias, what C held, an activation. Sums
 // are made in F32 and rounded once; in 16 bit cuBLASLt may round them before, too, where it adds to what C held or multiplies by GELU's
-// slope. Where there is no cuBLASLt to call, because CUDA is emulated, loops on the host's threads stand in for it (gemm_emulated.hpp);
+// slope. Where there is no cuBLASLt to call, because CUDA is emulated, loops on the host's threads stand in for it (emulated/gemm.hpp);
 // all else is the same.
 //
 //   query:        if (const char* why = Gemm::refusal(product, target)) unsupported(why);
@@ -133,7 +133,7 @@ struct GemmSetup {
 
 // The tests compile the calls of cuBLASLt for a cuBLASLt of their own (tests/gpu/cublaslt_test.cpp).
 #if GALLEY_CUDA_EMULATED && !defined(GALLEY_TEST_CUBLASLT)
-#include "cuda/gemm_emulated.hpp"
+#include "cuda/emulated/gemm.hpp"
 #else
 #include "cuda/gemm_cublaslt.hpp"
 #endif

@@ -5,7 +5,7 @@
 #                     SOURCES plugin.cpp...            the library <id>.so: strategies, ops, formats, devices
 #                     [KERNELS_CPU cpu.cpp...]         built once for each CPU level: <id>-cpu-v3.so and <id>-cpu-v4.so
 #                     [KERNELS_CUDA cuda.cu...]        <id>-cuda.so, when the project has the language CUDA; and, by the C++ compiler,
-#                                                      <id>-cuda-emulated.so, which plans anywhere and runs on emulated devices
+#                                                      <id>-cuda-emulated.so, which plans anywhere and runs on the emulated GPU
 #                     [KERNELS device file...]         <id>-<device>.so, for a device of another kind; several devices: KERNELS a a.cpp b b.cpp
 #                     [NAME id]                        must equal the manifest's id; optional, for readers
 #                     [INCLUDES dir...]                in addition to the SDK's
@@ -106,7 +106,7 @@ function(galley_add_plugin)
     foreach(source IN LISTS ARG_KERNELS_CUDA)
       get_filename_component(source ${source} ABSOLUTE)
       string(MD5 hash ${source})
-      set(wrapper ${CMAKE_CURRENT_BINARY_DIR}/emulated/${id}-${hash}.cpp)
+      set(wrapper ${CMAKE_CURRENT_BINARY_DIR}/cuda-emulated/${id}-${hash}.cpp)
       set(text "#include \"${source}\"\n")
       set(before)
       if(EXISTS ${wrapper})
@@ -117,7 +117,7 @@ function(galley_add_plugin)
       endif()
       list(APPEND wrapped ${wrapper})
     endforeach()
-    galley_add_plugin_library_(plugin-${id}-cuda-emulated ${folder} ${id}-cuda-emulated "${wrapped}" "${ARG_INCLUDES}" "")
+    galley_add_plugin_library_(plugin-${id}-cuda-emulated ${folder} ${id}-cuda-emulated "${wrapped}" "${ARG_INCLUDES}" galley::emulated)
     # `#pragma unroll` is nvcc's; and compilers that see through a thread's loops doubt that the part of an array which it uses is filled.
     target_compile_options(plugin-${id}-cuda-emulated PRIVATE -Wno-unknown-pragmas -Wno-uninitialized)
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")

@@ -1,5 +1,5 @@
 // Products that cuBLASLt has no algorithm for: Galley's own tiles make them, with the bytes that the tiles make alone. So where the library
-// refuses everything, and where it refuses what the real one is known to refuse (models/cuda/gemm_emulated.hpp).
+// refuses everything, and where it refuses what the real one is known to refuse (models/cuda/emulated/gemm.hpp).
 #include <gtest/gtest.h>
 
 #include <cstring>

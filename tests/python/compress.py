@@ -7,8 +7,7 @@ from galley_test import binary, case, cases, check, finish, fresh_folder, from_c
 from steps_kit import planned, recipes, refused, trained
 
 fresh_folder()
-folder = binary / 'tests' / 'plugins'
-flags = [x for name in ('peaks', 'six-bit', 'discrete', 'cuda-emulated') for x in ('--plugin-path', folder / name)]
+flags = [x for name in ('tests/plugins/peaks', 'tests/plugins/six-bit', 'tests/plugins/discrete', 'emulated') for x in ('--plugin-path', binary / name)]
 os.environ['GALLEY_EMULATED_FREE'] = str(1 << 30)
 config = dict(vocab_size=61, hidden_size=64, intermediate_size=128, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64)
 written = recipes(from_config('llama', **config), 'data.random {}', use('clip', norm=1.0), use('adamw', lr=1e-3), batch=4, length=32, steps=4, seed=1)

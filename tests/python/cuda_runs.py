@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""CUDA kernels in whole runs, on a GPU that is emulated (tests/plugins/cuda-emulated): they train as the processor does; and plans for machines that are
+"""CUDA kernels in whole runs, on a GPU that is emulated (sdk/emulated): they train as the processor does; and plans for machines that are
 not here.
 
 `tests/python/cuda_runs.py --device=cuda` tries another device, and `--list` prints the cases that a GPU runs: steps of tests/gpu/test, each a process."""
@@ -16,7 +16,7 @@ from mark_kit import write_marked
 from steps_kit import refused, trained
 
 device = next((x.removeprefix('--device=') for x in sys.argv[1:] if x.startswith('--device=')), 'cuda-emulated')
-plugins = ['--plugin-path', binary / 'tests' / 'plugins' / 'cuda-emulated']
+plugins = ['--plugin-path', binary / 'emulated']
 gpu = ['--device', device, *plugins]
 targets = sorted(x.stem for x in (source / 'models' / 'targets').glob('*.toml'))
 small = dict(vocab_size=97, n_positions=32, n_embd=32, n_layer=2, n_head=4)
@@ -312,7 +312,7 @@ def lost():
 
 def spoiled(name, code, *texts, **environment):
     """A run on a GPU that something is wrong with: the exit code, and texts of the one message. What CUDA's runtime may say to models/devices/cuda is in
-    tests/plugins/cuda-emulated/runtime.cpp."""
+    sdk/emulated/device/runtime.cpp."""
     path = recipe(f'{name}.lua', gpt2, 'data.random {}', adamw, **entries)
     said = run('train', path, '--out', name, *gpu, code=code, **environment).stderr
     check(every(x in said for x in texts) and said.count('galley: ') == 1, f'{name}: {said}')

@@ -7,7 +7,7 @@ from galley_test import binary, case, check, finish, fresh_folder, from_config, 
 
 fresh_folder()
 os.environ['GALLEY_EMULATED_FREE'] = str(1 << 30)
-device = ['--device', 'cuda-emulated', '--plugin-path', binary / 'tests' / 'plugins' / 'cuda-emulated']
+device = ['--device', 'cuda-emulated', '--plugin-path', binary / 'emulated']
 model = from_config('llama', vocab_size=128, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, tie_word_embeddings=True)
 pathlib.Path('r.lua').write_text(f'''return recipe {{
   model = {model},

@@ -14,7 +14,7 @@ from galley_test import (binary, case, cases, check, every, finish, fresh_folder
 from steps_kit import recipes, trained
 
 fresh_folder()
-gpu = ['--device', 'cuda-emulated', '--plugin-path', binary / 'tests' / 'plugins' / 'cuda-emulated']
+gpu = ['--device', 'cuda-emulated', '--plugin-path', binary / 'emulated']
 lora, adamw, six = use('lora', rank=4, alpha=8, targets='all-linear'), use('adamw', lr=1e-2), use('six-bit')
 model = from_config('llama', tie_word_embeddings=False, vocab_size=256, max_position_embeddings=64, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
                     num_attention_heads=4, num_key_value_heads=2)

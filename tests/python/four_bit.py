@@ -16,7 +16,7 @@ from galley_test import (binary, case, cases, check, error, every, finish, fresh
 from steps_kit import recipes, refused, trained
 
 fresh_folder()
-gpu = ['--device', 'cuda-emulated', '--plugin-path', binary / 'tests' / 'plugins' / 'cuda-emulated']
+gpu = ['--device', 'cuda-emulated', '--plugin-path', binary / 'emulated']
 lora, adamw = use('lora', rank=4, alpha=8, targets='all-linear'), use('adamw', lr=1e-2)
 dims = dict(vocab_size=99, max_position_embeddings=64, hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2)
 families = {

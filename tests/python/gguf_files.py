@@ -20,7 +20,7 @@ generator = random.Random(5)
 ids = [generator.randrange(config['vocab_size']) for _ in range(2 * 24)]
 save('batch.safetensors', {'input_ids': ('I64', [2, 24], ids), 'labels': ('I64', [2, 24], ids)})
 batch = batch_of('batch.safetensors')
-gpu = ['--device', 'cuda-emulated', '--plugin-path', binary / 'tests' / 'plugins' / 'cuda-emulated']
+gpu = ['--device', 'cuda-emulated', '--plugin-path', binary / 'emulated']
 lora, adamw, blocks = use('lora', rank=2, alpha=4), use('adamw', lr=1e-2), use('quantize-gguf')
 ADAPTER = 'adapter/adapter_model.safetensors'
 

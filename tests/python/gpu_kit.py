@@ -9,7 +9,7 @@ import tarfile
 
 from galley_test import binary, source
 
-device = binary / 'tests' / 'plugins' / 'cuda-emulated' / 'cuda-emulated.so'
+device = binary / 'emulated' / 'cuda-emulated' / 'cuda-emulated.so'
 _unshare = shutil.which('unshare')
 _offline = [_unshare, '--user', '--map-root-user', '--net'] if _unshare and subprocess.run([_unshare, '--user', '--map-root-user', '--net', 'true'], capture_output=True).returncode == 0 else []
 

@@ -14,7 +14,7 @@ fresh_folder()
 packed = lent('pack', '--rehearsal', '--out', 'packed.tar.xz')
 require(packed.returncode == 0, packed.stdout + packed.stderr)
 there = brought('packed.tar.xz')
-device = there / 'build/cuda/tests/plugins/cuda-emulated/cuda-emulated.so'
+device = there / 'build/cuda/emulated/cuda-emulated/cuda-emulated.so'
 longest = 0.0
 for call in range(60):
     begin = time.monotonic()

@@ -15,7 +15,7 @@ from galley_test import binary, case, cases, check, error, finish, fresh_folder,
 from steps_kit import planned, recipes, refused, trained
 
 fresh_folder()
-gpu = ['--device', 'cuda-emulated', '--plugin-path', binary / 'tests' / 'plugins' / 'cuda-emulated']
+gpu = ['--device', 'cuda-emulated', '--plugin-path', binary / 'emulated']
 entries = dict(batch=1, length=8, steps=1, seed=4)
 nf4, still = use('quantize-nf4'), use('sgd', lr=1e-30)
 rank, alpha = 4, 8

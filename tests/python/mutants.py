@@ -3,7 +3,7 @@
 """Would the tests notice if a barrier were missing? Takes each barrier of the CUDA kernels away, one at a time, and runs the kernels' tests on the
 emulated GPU: they have to fail. Every ninth by default; `--all` takes all of them (`make test-mutants`), `--list` prints them, FILE:LINE tries one.
 
-A mutant is chosen by GALLEY_CUDA_MUTANT when a test starts (sdk/include/galley/cuda/emulated.hpp); nothing is compiled anew."""
+A mutant is chosen by GALLEY_CUDA_MUTANT when a test starts (sdk/emulated/include/galley/emulated/cuda.hpp); nothing is compiled anew."""
 import os
 import subprocess
 import sys

@@ -20,7 +20,7 @@ def tests_of(ops, names=('*Kernel.EqualsReference', ON_CODES)):
 def files():
     for folder in ('sdk/include/galley/cuda', 'models', 'plugins'):
         for path in sorted((source / folder).rglob('*')):
-            if path.suffix in ('.cu', '.hpp') and 'emulated' not in path.name:
+            if path.suffix in ('.cu', '.hpp') and 'emulated' not in path.parts:
                 yield path
 
 

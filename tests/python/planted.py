@@ -29,7 +29,7 @@ def configure():
 
 r = configure()
 check(r.returncode == 0, f'the copy is not configured: {r.stderr[-2000:]}')
-for name in ('galley', 'plugins', 'models', 'tests/bin', 'tests/plugins'):
+for name in ('galley', 'plugins', 'emulated', 'models', 'tests/bin', 'tests/plugins'):
     target = build / name
     shutil.rmtree(target, ignore_errors=True)
     target.parent.mkdir(parents=True, exist_ok=True)

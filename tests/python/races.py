@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # label: all
-"""Races of the CUDA kernels, found by ThreadSanitizer over the threads of emulated blocks (sdk/include/galley/cuda/emulated_races.hpp): no kernel has one
+"""Races of the CUDA kernels, found by ThreadSanitizer over the threads of emulated blocks (sdk/emulated/include/galley/emulated/races.hpp): no kernel has one
 on the cases of its op, and a kernel that lacks a barrier has one, in the one order of threads that is tried. Another ten barriers with each commit;
 `--all` takes all of them. The kernels are those of the target tsan-kernels, which `make test-all` builds."""
 import os

@@ -111,7 +111,7 @@ def pairs():
 
 
 def on(device, *names):
-    """Of `everything`: on a device, with plugins that only tests load."""
+    """Of `everything`: on a device, with plugins that only tests load, or that lie elsewhere."""
     paths = [x for name in names for x in ('--plugin-path', binary / 'tests' / 'plugins' / name)]
     return dict(train=['--device', device], also=paths, where=device)
 
@@ -124,7 +124,7 @@ def rests(memory):
 
 # Devices whose memory the host cannot touch: memory, copies and chains are others there, and kernels on the GPU.
 discrete = on('discrete', 'discrete', 'second-memory')
-gpu = on('cuda-emulated', 'cuda-emulated')
+gpu = on('cuda-emulated', binary / 'emulated')
 all_at_once = ['adamw', 'clip', 'recompute', 'accumulate']
 dropout = use('lora', rank=2, alpha=4, targets='all-linear', dropout=0.2)
 

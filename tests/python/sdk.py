@@ -56,6 +56,13 @@ model = from_config('gpt2', vocab_size=61, n_positions=32, n_embd=32, n_layer=2,
 templates = {'c': ('signsgd-c', 2e-3), 'cpp': ('signsgd', 2e-3), 'cuda': ('fromage', 3e-2)}  # {folder: id, a rate that trains}
 
 
+def emulated_gpu():
+    """Where the installed SDK says to pkg-config that its emulated GPU lies."""
+    install()
+    said = next((outside / 'prefix').rglob('galley-sdk.pc')).read_text()
+    return outside / 'prefix' / re.search(r'^emulated=\$\{prefix\}/(.*)$', said, re.M)[1]
+
+
 @functools.cache
 def template(name):
     """Where the plugin of a template lies."""
@@ -101,7 +108,7 @@ def beside_what_needs_an_update(name, of):
 @case
 def on_an_emulated_gpu():
     """What the C++ compiler has made of cuda.cu: in a run, and on the cases of its op."""
-    emulated = ['--device', 'cuda-emulated', '--plugin-path', binary / 'tests' / 'plugins' / 'cuda-emulated']
+    emulated = ['--device', 'cuda-emulated', '--plugin-path', emulated_gpu()]
     steps, on_cpu = cycle('cuda', 'fromage-emulated', 6, *emulated), cycle('cuda', 'fromage-cpu', 6)
     for (loss, norm), (loss_on_cpu, norm_on_cpu) in together(steps, on_cpu):
         check(abs(loss - loss_on_cpu) < 1e-4 and abs(norm - norm_on_cpu) < 1e-3, f'loss {loss} and norm {norm} on an emulated GPU, not {loss_on_cpu} and {norm_on_cpu}')

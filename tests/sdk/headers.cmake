@@ -1,14 +1,17 @@
 # Each header of the SDK compiles alone, twice over, as the languages that plugins are written in, and no structure of the C headers
 # has padding, which two compilers could lay out differently or leave uninitialised. By the oldest standards that they may be used with:
 # Galley's own plugins include them as C++20.
-# Usage: cmake -D CC=gcc -D CXX=g++ -D INCLUDE=sdk/include -P headers.cmake
+# Usage: cmake -D CC=gcc -D CXX=g++ -D SDK=sdk -P headers.cmake
 cmake_minimum_required(VERSION 3.25)
+set(INCLUDE ${SDK}/include)
+set(EMULATED ${SDK}/emulated/include)
 file(GLOB_RECURSE c_headers RELATIVE ${INCLUDE} ${INCLUDE}/galley/*.h)
 file(GLOB_RECURSE cpp_headers RELATIVE ${INCLUDE} ${INCLUDE}/galley/*.hpp)
-if(NOT c_headers)
-  message(FATAL_ERROR "no headers under ${INCLUDE}/galley")
+file(GLOB_RECURSE emulated_headers RELATIVE ${EMULATED} ${EMULATED}/galley/*.hpp)
+if(NOT c_headers OR NOT emulated_headers)
+  message(FATAL_ERROR "no headers under ${INCLUDE}/galley or ${EMULATED}/galley")
 endif()
-set(warnings -Wall -Wextra -Wpedantic -Werror -Wno-unknown-pragmas -fsyntax-only -I${INCLUDE})  # unroll is nvcc's
+set(warnings -Wall -Wextra -Wpedantic -Werror -Wno-unknown-pragmas -fsyntax-only -I${INCLUDE} -I${EMULATED})  # unroll is nvcc's
 set(failed)
 
 function(check header compiler language standard)
@@ -30,7 +33,7 @@ foreach(header IN LISTS c_headers)
   check(${header} ${CXX} cpp c++17 -Wpadded)
   check(${header} ${CC} c gnu11 ${macros})
 endforeach()
-foreach(header IN LISTS cpp_headers)
+foreach(header IN LISTS cpp_headers emulated_headers)
   check(${header} ${CXX} cpp c++17)
 endforeach()
 if(failed)

@@ -43,7 +43,7 @@ class Sessions : public testing::TestWithParam<std::string> {
   }
   Status train(const std::filesystem::path& recipe, const std::filesystem::path& place, std::ostream& text) const {
     StudyOptions options = options_of_build();
-    options.plugin_path = {build_folder() / "tests" / "plugins" / "cuda-emulated"};
+    options.plugin_path = {build_folder() / "emulated"};
     options.device = GetParam();
     const std::unique_ptr<Study> made = TRY(study(recipe, options));
     const std::unique_ptr<Session> session = TRY(Session::open(*made, TRY(open_source(*made))));

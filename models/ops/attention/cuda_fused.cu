@@ -11,7 +11,7 @@
 #include "ops/attention/fused.hpp"
 
 #if GALLEY_CUDA_EMULATED
-#include "ops/attention/fused_emulated.hpp"
+#include "cuda/emulated/attention.hpp"
 #else
 #include "ops/attention/fused_cudnn.hpp"
 #endif

@@ -1,5 +1,5 @@
 // Attention by a library that keeps no matrix of scores: which nodes it takes, what memory it needs, and in which pieces backward runs.
-// For cuDNN 9 (fused_cudnn.hpp); where CUDA is emulated, loops stand in for it (fused_emulated.hpp).
+// For cuDNN 9 (fused_cudnn.hpp); where CUDA is emulated, loops stand in for it (models/cuda/emulated/attention.hpp).
 //
 // It takes what most training is: rows that are one document each, causal, in BF16 or F16, of a multiple of 128 positions. All else is for
 // this project's own kernels.

@@ -1,6 +1,6 @@
 // The device "discrete": the processor again (its target says "cpu", so that the processor's kernels run on it) after the walls of a
 // graphics card: memory that the host cannot touch, memory for copies, a file, and a queue for copies each way. See memory.hpp, work.hpp
-// and queues.hpp.
+// and sdk/emulated/device/queues.hpp.
 #include <memory>
 
 #include "../../../models/devices/cpu/machine.hpp"

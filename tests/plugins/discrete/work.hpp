@@ -1,10 +1,10 @@
-// The device "discrete": its memory (memory.hpp) and its queues (queues.hpp) as the host numbers them.
+// The device "discrete": its memory (memory.hpp) and its queues (those of the emulated GPU, sdk/emulated/device/queues.hpp) as the host numbers them.
 #pragma once
 
 #include <map>
 
+#include "../../../sdk/emulated/device/queues.hpp"
 #include "memory.hpp"
-#include "queues.hpp"
 
 namespace galley::discrete {
 

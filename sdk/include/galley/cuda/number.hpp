@@ -8,7 +8,9 @@
 #include "galley/cpp/half.hpp"
 #include "galley/cuda/platform.hpp"
 
-#if !GALLEY_CUDA_EMULATED
+#if GALLEY_CUDA_EMULATED
+#include "galley/emulated/number.hpp"
+#else
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #endif
@@ -25,11 +27,7 @@ inline constexpr int kPack = 8;
 
 __device__ inline float widen(float x) { return x; }
 __device__ inline float widen(Bf16 x) { return __uint_as_float(static_cast<unsigned>(x.bits) << 16); }
-#if GALLEY_CUDA_EMULATED
-inline float widen(F16 x) { return sdk::to_float(x); }
-inline void narrow(float x, Bf16& y) { sdk::from_float(x, y); }
-inline void narrow(float x, F16& y) { sdk::from_float(x, y); }
-#else
+#if !GALLEY_CUDA_EMULATED
 __device__ inline float widen(F16 x) { return __half2float(__ushort_as_half(x.bits)); }
 __device__ inline void narrow(float x, Bf16& y) { y.bits = __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
 __device__ inline void narrow(float x, F16& y) { y.bits = __half_as_ushort(__float2half_rn(x)); }
@@ -58,27 +56,7 @@ template <class T, int N>
 struct alignas(sizeof(T) * N) Vector {
   T at[N];
 };
-#if GALLEY_CUDA_EMULATED
-// By memcpy: compilers move an aligned access ahead of the test that it is one.
-template <class T, int N>
-inline Vector<T, N> load_vector(const T* from) {
-  if (reinterpret_cast<uintptr_t>(from) % (sizeof(T) * N))
-    emulated::Worker::here().fail("a vector is read at an address that is not aligned");
-  Vector<T, N> v;
-  std::memcpy(v.at, from, sizeof v.at);
-  return v;
-}
-template <class T, int N>
-inline void store_vector(T* to, const Vector<T, N>& v) {
-  if (reinterpret_cast<uintptr_t>(to) % (sizeof(T) * N))
-    emulated::Worker::here().fail("a vector is written at an address that is not aligned");
-  std::memcpy(to, v.at, sizeof v.at);
-}
-template <class T, int N>
-inline void store_global(T* to, const Vector<T, N>& v) {
-  store_vector(to, v);
-}
-#else
+#if !GALLEY_CUDA_EMULATED
 template <class T, int N>
 __device__ inline Vector<T, N> load_vector(const T* from) {
   return *reinterpret_cast<const Vector<T, N>*>(from);

@@ -1,6 +1,6 @@
 // The calls of runtime/cuda_runtime_api.h.
 //
-// Streams are queues of tests/plugins/discrete/queues.hpp: nothing runs before the host waits, and then in an order that is chosen to hurt.
+// Streams are queues (queues.hpp): nothing runs before the host waits, and then in an order that is chosen to hurt.
 // Device memory is accessible while the device works and at no other time; new memory holds bytes of 0xFF. Rules that NVIDIA's
 // documentation states are kept to: what a capture forbids ends it with an error, also a fork that is not joined; a captured event cannot
 // be waited for outside of its capture; an error of a launch stays for all later calls. The branches of a graph have queues of their own,
@@ -15,8 +15,8 @@
 #include <utility>
 
 #include "../../../models/devices/cpu/arena.hpp"
-#include "../discrete/queues.hpp"
 #include "galley/cuda/platform.hpp"
+#include "queues.hpp"
 
 namespace {
 
@@ -259,7 +259,7 @@ const char* cudaGetErrorName(cudaError_t status) {
 }
 const char* cudaGetErrorString(cudaError_t status) {
   if (status == cudaErrorLaunchFailure && !runtime().why.empty()) return runtime().why.c_str();
-  return status == cudaErrorInsufficientDriver ? "there is no driver here" : "an error of the tests' CUDA runtime";
+  return status == cudaErrorInsufficientDriver ? "there is no driver here" : "an error of the emulated GPU's runtime";
 }
 cudaError_t cudaGetLastError() {
   GALLEY_ALONE();

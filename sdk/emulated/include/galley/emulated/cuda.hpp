@@ -4,7 +4,7 @@
 //
 // What it finds: wrong indices, tails and dtypes; missing barriers, since fibers run far ahead of each other; deadlocks; shared memory that
 // is read before it is written (its bytes are 0xFF at the start of a block: NaN in every floating dtype); misaligned vectors; launches that
-// no GPU takes; under AddressSanitizer also accesses outside of shared memory; under ThreadSanitizer races (emulated_races.hpp). What it
+// no GPU takes; under AddressSanitizer also accesses outside of shared memory; under ThreadSanitizer races (races.hpp). What it
 // cannot find: speed.
 //
 // GALLEY_CUDA_ORDER = forward (default), reverse, or a number that seeds a random order: in which order the threads of a block run.
@@ -13,7 +13,7 @@
 // GALLEY_CUDA_MUTANT = FILE:LINE: the barrier, commit or wait at that place does nothing. Tests must notice. Where no library of kernels
 // that is loaded has one in that line, nothing is launched.
 //
-// Included by platform.hpp; kernels include that.
+// Included by galley/cuda/platform.hpp; kernels include that.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "galley/cpp/half.hpp"
-#include "galley/cuda/emulated_worker.hpp"
+#include "galley/emulated/worker.hpp"
 
 #define __global__
 #define __device__

@@ -1,5 +1,5 @@
 // What stands in for cuDNN's attention where CUDA is emulated: plain loops over rows, on the host's threads, in F64. As in cuDNN's graphs
-// (fused_cudnn.hpp), probabilities and the gradients of scores are rounded to 16 bits before they are multiplied. Backward uses what it
+// (ops/attention/fused_cudnn.hpp), probabilities and the gradients of scores are rounded to 16 bits before they are multiplied. Backward uses what it
 // asked of its workspace, as the library would: an overlap with another operand shows.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Races of an emulated launch (emulated.hpp), found by ThreadSanitizer in a library of kernels that is compiled with -fsanitize=thread.
+// Races of an emulated launch (cuda.hpp), found by ThreadSanitizer in a library of kernels that is compiled with -fsanitize=thread.
 // Each CUDA thread is a fiber of its own to it. Threads of a block are ordered by __syncthreads and its kin, lanes of a warp by __syncwarp;
 // shuffles and votes order nothing, as NVIDIA says. Blocks of a launch are not ordered; launches are. Without -fsanitize=thread all of this
 // does nothing.

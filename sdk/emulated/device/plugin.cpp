@@ -1,4 +1,4 @@
-// The device "cuda-emulated": that of models/devices/cuda over a CUDA runtime of the tests (runtime.cpp). Its target says "cuda" and
+// The device "cuda-emulated": that of models/devices/cuda over a CUDA runtime of its own (runtime.cpp). Its target says "cuda" and
 // "emulated", so that plugins' emulated kernels are chosen.
 #include "../../../models/devices/cpu/machine.hpp"
 #include "../../../models/devices/cuda/work.hpp"

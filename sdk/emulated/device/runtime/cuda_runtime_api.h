@@ -1,11 +1,11 @@
-// The CUDA runtime of the tests: what models/devices/cuda calls, with the names and the rules of NVIDIA's runtime, over queues that the
+// The CUDA runtime of the emulated GPU: what models/devices/cuda calls, with the names and the rules of NVIDIA's runtime, over queues that the
 // processor works off (runtime.cpp). Nothing here is NVIDIA's: the few calls are declared as their documentation describes them.
 //
 //   GALLEY_EMULATED_CAPABILITY=75   the GPU's compute capability (default: 80)
 //   GALLEY_EMULATED_FREE=BYTES      what other processes leave of its memory
 //   GALLEY_EMULATED_DRIVER=12040    the driver is for CUDA 12.4 (default: for 13.0, the runtime's); 0: there is none
 //   GALLEY_EMULATED_CAPTURE=0       a capture ends with an error
-//   GALLEY_DISCRETE_LOST, GALLEY_DISCRETE_TRACE   see tests/plugins/discrete/queues.hpp
+//   GALLEY_DISCRETE_LOST, GALLEY_DISCRETE_TRACE   see queues.hpp
 #pragma once
 
 #include <cstddef>

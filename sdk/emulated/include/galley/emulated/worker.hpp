@@ -1,4 +1,4 @@
-// The threads of an emulated block (emulated.hpp): one fiber each, all on one thread of the processor, and the block's shared memory.
+// The threads of an emulated block (cuda.hpp): one fiber each, all on one thread of the processor, and the block's shared memory.
 #pragma once
 
 #include <sys/mman.h>
@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "galley/cpp/plugin.hpp"
-#include "galley/cuda/emulated_races.hpp"
+#include "galley/emulated/races.hpp"
 
 #if !defined(__x86_64__)
 #include <ucontext.h>
