@@ -26,7 +26,10 @@ Status command_check(const CommandLine& a) {
   std::vector<fs::path> first = {folder};
   const StudyOptions study = TRY(study_options(a));
   first.insert(first.end(), study.plugin_path.begin(), study.plugin_path.end());
-  const fs::path built_in[] = {study.installation.plugins};
+  // The SDK's emulated GPU lies beside the program's plugins, where the SDK is installed.
+  const fs::path home = study.installation.plugins.parent_path();
+  std::vector<fs::path> built_in = {study.installation.plugins};
+  if (fs::exists(home / "emulated", error)) built_in.push_back(home / "emulated");
   const auto plugins = Plugins::scan(plugin_search_path(built_in, first), [](const std::string&) {});
   Plugin* plugin = nullptr;
   for (const auto& p : plugins->all())
@@ -36,15 +39,13 @@ Status command_check(const CommandLine& a) {
     return plugin_error(folder.string() + ": the plugin cannot be used");
   }
   TRY_STATUS(plugins->load(*plugin));
-  const Registered<galley_device> device = plugins->device("cpu");
-  if (!device) return run_error("there is no device 'cpu' here, on which kernels could be tried");
-  const Target target = TRY(describe_target(*device.table));
+  const std::vector<CheckDevice> devices = TRY(check_devices(*plugins, *plugin));
   const RedMarks red = red_marks();
   options.after = [&](const CheckedCase& checked) {
     print_lines(case_text(checked, red.begin, red.end));
     std::fflush(stdout);
   };
-  const PluginCheck check = TRY(check_plugin(*plugins, *plugin, target, options));
+  const PluginCheck check = TRY(check_plugin(*plugins, *plugin, devices, options));
   print_lines(summary_text(check, red.begin, red.end));
   if (json) {
     TRY_STATUS(json->file().write(check_json(check)));

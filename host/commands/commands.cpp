@@ -221,9 +221,9 @@ std::vector<CommandSpec> all_commands() {
        "DIR",
        "hold a plugin's ops against what they say: gradient rules, roles and kernels, on their own test cases",
        "DIR is a plugin's folder, which may lie anywhere. Each gradient rule is held against finite differences of its op's reference in\n"
-       "double precision, each kernel for the processor against the reference, at two addresses and with two numbers of threads. Says "
-       "what\n"
-       "it has not looked at. Exit code 4 if something is found. Example:\n"
+       "double precision, each kernel against the reference, at two addresses and with two numbers of threads; those for CUDA on the GPU\n"
+       "that is here, or without one on that which the SDK emulates. Says what it has not looked at. Exit code 4 if something is found.\n"
+       "Example:\n"
        "  galley check build/plugins/mine\n",
        {{"--json", "FILE", "write all of it for programs"},
         {"--seed", "N", "seed of the numbers that cases are drawn from (1)"},

@@ -1,33 +1,17 @@
 #include "host/proofs/lone_kernel.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <deque>
-#include <memory>
+#include <span>
 
 #include "galley/kernel.h"
 #include "host/exec/convert.hpp"
+#include "host/exec/machine.hpp"
 #include "host/plugins/abi.hpp"
 #include "host/plugins/library.hpp"
 
 namespace galley {
 namespace {
-
-constexpr size_t kLine = 64;
-
-/// Bytes at an address of 64, a few lines further on for each place.
-class Room {
- public:
-  Room(int64_t bytes, int place) : storage_(static_cast<size_t>(bytes) + kLine * static_cast<size_t>(2 + 5 * place), std::byte{0xff}) {
-    const auto begin = reinterpret_cast<uintptr_t>(storage_.data());
-    data_ = storage_.data() + (kLine - begin % kLine) % kLine + kLine * static_cast<size_t>(5 * place);
-  }
-  std::byte* data() const { return data_; }
-
- private:
-  std::vector<std::byte> storage_;
-  std::byte* data_;
-};
 
 int64_t size_of(const Numbers& n) { return n.count() * galley_dtype_bytes(n.dtype); }
 
@@ -61,74 +45,138 @@ Instruction instruction_of(const LoneNode& node, const Values& outputs) {
   return launch_of({node.name, node.op, node.attrs, node.flags, node.first_row, node.block}, std::move(in), std::move(out));
 }
 
+std::string operand_text(const galley_op* op, size_t k, bool output) {
+  const galley_operand_rule* rule = output ? output_rule(op, k) : input_rule(op, k);
+  return std::string(output ? "output " : "input ") + std::to_string(k) + " ('" + (rule ? rule->name : "") + "')";
+}
+
+/// Where a lone node's operands lie, then its workspace and its constants: tensors of a program without instructions, all in class 0.
+struct Rooms {
+  Program program;
+  Plan plan;
+  Rooms(const Target& target, int place) : line_(target.memories[0].alignment), place_(place) {
+    plan.classes.resize(target.memories.size());
+    end() = line_ * (1 + 5 * place);
+  }
+  void add(int64_t bytes) {
+    program.tensors.emplace_back().bytes = bytes;
+    plan.placements.push_back({end(), 0, 0});
+    end() = round_up(end() + bytes, line_) + line_ * (1 + place_);
+  }
+  int64_t& end() { return plan.classes[0].planned; }
+  std::span<std::byte> of(size_t tensor, std::vector<std::byte>& arena) const {
+    return std::span(arena).subspan(static_cast<size_t>(plan.placements[tensor].offset),
+                                    static_cast<size_t>(program.tensors[tensor].bytes));
+  }
+
+ private:
+  int64_t line_;
+  int place_;
+};
+
+/// What a launch has written that it may not write: "" if nothing. `own`: the tensors that are its own to write.
+std::string written_elsewhere(const LoneNode& node, const Rooms& rooms, const std::vector<uint8_t>& own,
+                              const std::vector<std::byte>& before, std::vector<std::byte> after) {
+  std::vector<std::byte> expected = before;
+  for (size_t t = 0; t < own.size(); ++t)
+    if (own[t]) std::ranges::copy(rooms.of(t, after), rooms.of(t, expected).begin());
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    if (!std::ranges::equal(rooms.of(i, after), rooms.of(i, expected))) return "it writes to " + operand_text(node.op, i, false);
+  return after == expected ? "" : "it writes outside of its operands";
+}
+
 }  // namespace
 
-Result<KernelRun> run_kernel(const galley_kernel& kernel, const LoneNode& node, const Values& outputs, const Target& target, int place) {
+Result<KernelRun> run_kernel(const galley_kernel& kernel, const LoneNode& node, const Values& outputs, const Target& target,
+                             const galley_device& device, int place) {
   const Instruction code = instruction_of(node, outputs);
-  std::deque<Room> rooms;
-  std::vector<std::byte*> addresses;
-  for (const Values* operands : {&node.inputs, &outputs})
-    for (const auto& n : *operands) {
-      addresses.push_back(n ? rooms.emplace_back(size_of(*n), place).data() : nullptr);
-      if (n && operands == &node.inputs) put(*n, addresses.back());
-    }
-  const auto view_of = [&](bool placed, std::deque<galley_operand>& views, std::vector<const galley_operand*>& in,
-                           std::vector<const galley_operand*>& out, const std::vector<const galley_attr*>& attrs) {
-    size_t at = 0;
+  const auto attrs = node.attrs.view();
+  struct Views {
+    std::deque<galley_operand> operands;
+    std::vector<const galley_operand*> in, out;
+  };
+  const auto node_at = [&](Views& views, const auto& address_of) {
+    TensorId at = 0;
     for (const auto* operands : {&code.inputs, &code.outputs})
       for (const Operand& o : *operands) {
-        auto& list = operands == &code.inputs ? in : out;
-        std::byte* const address = addresses[at++];
-        list.push_back(o.present() ? &views.emplace_back(operand_view(o, "", placed ? address : nullptr, o.access)) : nullptr);
+        void* const address = address_of(at++);
+        auto& list = operands == &code.inputs ? views.in : views.out;
+        list.push_back(o.present() ? &views.operands.emplace_back(operand_view(o, "", address, o.access)) : nullptr);
       }
-    return node_view(code.launch()->nodes.front(), node.length, in, out, attrs);
+    return node_view(code.launch()->nodes.front(), node.length, views.in, views.out, attrs);
   };
-  const auto attrs = node.attrs.view();
-  std::deque<galley_operand> of_planned, of_placed;
-  std::vector<const galley_operand*> in_planned, out_planned, in_placed, out_placed;
-  const galley_node_view planned = view_of(false, of_planned, in_planned, out_planned, attrs);
-  const galley_node_view placed = view_of(true, of_placed, in_placed, out_placed, attrs);
-  const galley_node_view *const planned_list[] = {&planned}, *const placed_list[] = {&placed};
+  Views of_planned, of_placed;
+  const galley_node_view planned = node_at(of_planned, [](TensorId) { return nullptr; });
+  const galley_node_view* const planned_list[] = {&planned};
   const TargetView view(target);
   const Caller caller = caller_of(&kernel, kernel.name);
   auto plan = new_struct<galley_kernel_plan>();
   KernelRun run;
-  TRY_STATUS(call_plugin(caller, std::string("query of kernel '") + kernel.name + "'", [&](galley_error* error) {
+  const Status asked = call_plugin(caller, std::string("query of kernel '") + kernel.name + "'", [&](galley_error* error) {
     const galley_status status = kernel.query(kernel.self, planned_list, 1, view.get(), &plan, error);
     if (status != GALLEY_UNSUPPORTED && status != GALLEY_INVALID) return status;
     run.refused = error->text[0] ? error->text : "it does not say why";
     return GALLEY_OK;
-  }));
-  if (!run.refused.empty()) return run;
-  if (plan.workspace_bytes < 0 || plan.constants_bytes < 0)
-    return plugin_error(std::string("kernel '") + kernel.name + "' asks for fewer than no bytes");
+  });
+  if (!asked.ok()) run.failed = asked.error().cause;
+  else if (plan.workspace_bytes < 0 || plan.constants_bytes < 0) run.failed = "it asks for fewer than no bytes";
+  if (!run.failed.empty() || !run.refused.empty()) return run;
   run.varies = plan.flags & GALLEY_PLAN_VARIES;
-  const Room workspace(plan.workspace_bytes, place), constants(plan.constants_bytes, place);
+
+  Rooms rooms(target, place);
+  std::vector<uint8_t> own;
+  for (const Values* operands : {&node.inputs, &outputs})
+    for (const auto& n : *operands) {
+      own.push_back(operands == &outputs || updates_input(node.op, own.size()));
+      rooms.add(n ? size_of(*n) : 0);
+    }
+  const auto workspace = static_cast<TensorId>(own.size()), constants = workspace + 1;
+  for (const int64_t bytes : {plan.workspace_bytes, plan.constants_bytes}) {
+    own.push_back(true);
+    rooms.add(bytes);
+  }
+  std::vector<std::byte> before(static_cast<size_t>(rooms.end()), kJunk), after = before;
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    if (node.inputs[i]) put(*node.inputs[i], rooms.of(i, before).data());
+  const std::unique_ptr<Machine> machine = TRY(Machine::open(rooms.program, rooms.plan, target, device, HostCopies::No));
+  TRY_STATUS(machine->write_arena(0, 0, before));
+
+  const galley_node_view placed = node_at(of_placed, [&](TensorId tensor) { return machine->kernel_address(tensor); });
+  const galley_node_view* const placed_list[] = {&placed};
   auto setup = new_struct<galley_kernel_setup>();
   setup.target = view.get();
-  setup.workspace = plan.workspace_bytes ? workspace.data() : nullptr;
+  setup.queue = machine->queue();
+  setup.workspace = plan.workspace_bytes ? machine->kernel_address(workspace) : nullptr;
   setup.workspace_bytes = plan.workspace_bytes;
-  setup.constants = plan.constants_bytes ? constants.data() : nullptr;
+  setup.constants = plan.constants_bytes ? machine->kernel_address(constants) : nullptr;
   setup.constants_bytes = plan.constants_bytes;
   void* state = nullptr;
-  TRY_STATUS(call_plugin(
+  const Status prepared = call_plugin(
       caller, "prepare", [&](galley_error* error) { return kernel.prepare(kernel.self, placed_list, 1, &setup, &state, error); },
-      Phase::Run));
-  const Status ran = call_plugin(
-      caller, "enqueue", [&](galley_error* error) { return kernel.enqueue(state, nullptr, error); }, Phase::Run);
+      Phase::Run);
+  if (!prepared.ok()) {
+    run.failed = prepared.error().cause;
+    return run;
+  }
+  Status ran = machine->launch(0, kernel, state, caller);
+  if (ran.ok()) ran = machine->synchronize();
   (void)call_plugin(caller, "release", [&](galley_error*) {
     kernel.release(state);
     return GALLEY_OK;
   });
-  TRY_STATUS(ran);
-  size_t at = 0;
+  if (!ran.ok()) {
+    run.failed = ran.error().cause;
+    return run;
+  }
+  TRY_STATUS(machine->read_arena(0, 0, after));
+  run.failed = written_elsewhere(node, rooms, own, before, after);
+  size_t tensor = 0;
   for (const Values* operands : {&node.inputs, &outputs})
-    for (size_t i = 0; i < operands->size(); ++i) {
-      const auto& n = (*operands)[i];
-      const std::byte* const address = addresses[at++];
-      const bool input = operands == &node.inputs;
-      (input ? run.inputs : run.outputs).push_back(n ? std::optional(taken(*n, address)) : std::nullopt);
-      if (n && (!input || updates_input(node.op, i))) run.bytes.emplace_back(address, address + size_of(*n));
+    for (const auto& n : *operands) {
+      const std::span<const std::byte> bytes = rooms.of(tensor, after);
+      (operands == &node.inputs ? run.inputs : run.outputs).push_back(n ? std::optional(taken(*n, bytes.data())) : std::nullopt);
+      if (n && own[tensor]) run.bytes.emplace_back(bytes.begin(), bytes.end());
+      ++tensor;
     }
   return run;
 }
@@ -147,8 +195,7 @@ Result<KernelError> kernel_error(const LoneNode& node, const Values& outputs, co
     const Rounding rounding = {unit_of(code, only), terms_of(code, only, k, output)};
     const Worst worst = compare(*(output ? run.outputs : run.inputs)[k], *numbers(0), moved, nullptr, rounding);
     if (worst.share <= out.share && !out.operand.empty()) return;
-    const galley_operand_rule* rule = output ? output_rule(node.op, k) : input_rule(node.op, k);
-    out = {worst.share, std::string(output ? "output " : "input ") + std::to_string(k) + " ('" + (rule ? rule->name : "") + "')", worst};
+    out = {worst.share, operand_text(node.op, k, output), worst};
   };
   for (size_t i = 0; i < node.inputs.size(); ++i)
     if (node.inputs[i] && updates_input(node.op, i)) hold(i, false);

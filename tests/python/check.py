@@ -33,7 +33,7 @@ GRADIENT = 'On return, the tensor that holds the gradient of each input that nee
 @case
 def ops_with_a_fault():
     found = set(wrong(planted()[1]))
-    check(found == {'gate_factor', 'gate_swapped', 'gate_forward', 'gate_kernel_back', 'gate_address', 'gate_rows'}, sorted(found))
+    check(found == {'gate_factor', 'gate_swapped', 'gate_forward', 'gate_kernel_back', 'gate_address', 'gate_rows', 'gate_outside', 'gate_input'}, sorted(found))
 
 
 @cases({'gate_factor': ({"input 1 ('b')"}, 'off by 9'),  # 10 times as large
@@ -53,6 +53,12 @@ def kernels():
     check([f['operand'] for f in found['gate_kernel_back']] == ["output 1 ('db')"], found['gate_kernel_back'])
     check('all kernels are tested against' in found['gate_kernel_back'][0]['rule'], found['gate_kernel_back'])
     check(any('at other addresses' in f['sentence'] for f in found['gate_address']), found['gate_address'])
+
+
+@cases({'gate_outside': 'it writes outside of its operands', 'gate_input': "it writes to input 0 ('a')"})
+def what_a_kernel_may_write(op, sentence):
+    found = wrong(planted()[1])[op]
+    check({f['sentence'] for f in found} == {f"kernel '{op}.cpu': {sentence}"} and 'nowhere else' in found[0]['rule'], found)
 
 
 @case
@@ -84,7 +90,7 @@ def lines():
     r, said = planted()
     out = r.stdout.splitlines()
     check("ok     gate_right, small: gradient of a, b; rows in parts; kernel 'gate_right.cpu'" in out, r.stdout)
-    check(out[-1].startswith('9 ops, 15 cases: ') and out[-1].endswith(f'{said["findings"]} findings'), out[-1])
+    check(out[-1].startswith('11 ops, 19 cases: ') and out[-1].endswith(f'{said["findings"]} findings'), out[-1])
     check("plugin 'wrong-gradients': op 'gate_factor', case 'small', input 1 ('b'): the gradient rule says" in r.stderr and GRADIENT in r.stderr, r.stderr)
 
 
@@ -96,12 +102,14 @@ def another_seed():
     check({op: len(f) for op, f in wrong(other).items()} == {op: len(f) for op, f in found.items()}, wrong(other))
 
 
-# tests/models does the same with each case of `models`.
+# tests/models does the same with each case of `models`. Kernels for CUDA run on the emulated GPU.
 @cases([x.name for x in sorted((binary / 'plugins').iterdir()) if x.name != 'models' and (x / 'plugin.toml').exists()])
 def comes_with_galley(name):
     """All that does is right."""
     r, said = checked(binary / 'plugins' / name)
     check(not said['findings'], r.stdout)
+    if (binary / 'plugins' / name / f'{name}-cuda-emulated.so').exists():
+        check("' on cuda (emulated)" in r.stdout, r.stdout)
 
 
 @case

@@ -118,6 +118,46 @@ def on_an_emulated_gpu():
     cases_of_ops('fromage', template('cuda'))
 
 
+def checked(plugins, code=0, **environment):
+    """What `galley check` says of a plugin's kernels on the emulated GPU: in how many cases they were held, and what was found."""
+    run('check', plugins / 'fromage', '--json', 'check.json', '--plugin-path', emulated_gpu(), code=code, **environment)
+    cases = json.loads(pathlib.Path('check.json').read_text())['cases']
+    return sum("kernel 'fromage_step.cuda' on cuda (emulated)" in c['held'] for c in cases), [f['sentence'] for c in cases for f in c['findings']]
+
+
+@case
+def a_barrier_is_missing():
+    """A race in the kernels for CUDA shows without a GPU; they have none as they are."""
+    line = next(i for i, text in enumerate((source / 'sdk/templates/cuda/cuda.cu').read_text().splitlines(), 1) if text == '  __syncthreads();')
+    right = checked(template('cuda'))
+    check(right == (5, []), f'as it is: {right}')
+    held, found = checked(template('cuda'), code=4, GALLEY_CUDA_MUTANT=f'fromage/cuda.cu:{line}')
+    check(held == 5 and any("fromage_step.cuda' on cuda (emulated) leaves other bytes with the threads of a block in reverse" in x for x in found), f'{held}, {found}')
+
+
+@case
+def a_number_is_wrong():
+    """Of the kernels for CUDA, on the processor none."""
+    shutil.copytree(source / 'sdk/templates/cuda', 'wrong')
+    kernel = pathlib.Path('wrong/cuda.cu')
+    kernel.write_text(kernel.read_text().replace('sqrtf(1.0f + lr * lr)', 'sqrtf(1.0f - lr * lr)'))
+    plugins = build('fromage-wrong', 'wrong', '''cmake_minimum_required(VERSION 3.25)
+project(fromage LANGUAGES CXX)
+find_package(galley-sdk REQUIRED)
+galley_add_plugin(MANIFEST plugin.toml SOURCES plugin.cpp KERNELS_CUDA cuda.cu)
+''')
+    held, found = checked(plugins, code=4)
+    check(held == 5 and found and all("kernel 'fromage_step.cuda' on cuda (emulated): element" in x for x in found), f'{held}, {found}')
+
+
+@case
+def no_run_has_an_emulated_gpu_by_mistake():
+    """It is with no program's plugins: it has to be named twice."""
+    said = run('plan', recipe('by-mistake.lua', model, 'data.random {}', use('sgd', lr=0.1), batch=2, length=16, steps=1), '--device', 'cuda-emulated', code=2)
+    check('--device cuda-emulated: no plugin provides it' in said.stderr, f'without its folder: {said.stderr}')
+    check('cuda-emulated' not in run('plugins').stdout, 'it is listed')
+
+
 @case
 def documented_ops():
     """docs/ops.md shows code that compiles."""

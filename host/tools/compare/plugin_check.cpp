@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <map>
+#include <optional>
 #include <random>
 #include <set>
+#include <span>
 
 #include "host/base/json.hpp"
 #include "host/exec/checksum.hpp"
+#include "host/exec/machine.hpp"
 #include "host/graph/axes.hpp"
 #include "host/plugins/abi.hpp"
 #include "host/plugins/host_table.hpp"
@@ -27,6 +31,8 @@ constexpr const char* kRuleSteady = "galley_op.reference: \"Computes the op as i
 constexpr const char* kRuleRoles =
     "op.h: \"computed for any contiguous rows of its ROWS operands […] an op gives the numbers that it gives for all rows at once\"";
 constexpr const char* kRuleKernel = "op.h: \"a reference in double precision that all kernels are tested against\"";
+constexpr const char* kRuleWork =
+    "kernel.h: enqueue \"Enqueues the work\" of each node that query takes, in outputs, workspace and constants and nowhere else";
 constexpr const char* kRuleRanks = "ranks.h: \"all[r * bytes] … is what rank r gave\"; `check` is GALLEY_OK while no rank is gone";
 constexpr const char* kRuleBytes =
     "kernel.h: a kernel without GALLEY_PLAN_VARIES has the same bytes in another run, at other addresses and with other threads";
@@ -41,15 +47,49 @@ bool same(const Values& a, const Values& b) {
   return true;
 }
 
+/// In which order the emulated GPU runs the threads of a block (galley/emulated/cuda.hpp): as the user says, once this is gone.
+class ThreadOrder {
+ public:
+  explicit ThreadOrder(const char* order) {
+    if (const char* mine = std::getenv(kName)) before_ = mine;
+    if (order) ::setenv(kName, order, 1);
+  }
+  ThreadOrder(const ThreadOrder&) = delete;
+  ThreadOrder& operator=(const ThreadOrder&) = delete;
+  ~ThreadOrder() {
+    if (before_) ::setenv(kName, before_->c_str(), 1);
+    else ::unsetenv(kName);
+  }
+
+ private:
+  static constexpr const char* kName = "GALLEY_CUDA_ORDER";
+  std::optional<std::string> before_;
+};
+
+/// How a kernel is run once more: all of it may not change a byte.
+struct Again {
+  int place;
+  bool other_threads;
+  const char* order;  ///< of the threads of an emulated block; null: the usual one
+  const char* text;
+};
+constexpr Again kElsewhere = {1, true, nullptr, "at other addresses and with another number of threads"};
+constexpr Again kInReverse = {
+    0, false, "reverse",
+    "with the threads of a block in reverse (GALLEY_CUDA_ORDER=reverse): a barrier is missing, or two write one place"};
+constexpr Again kShuffled = {
+    0, false, "7", "with the threads of a block in another order (GALLEY_CUDA_ORDER=7): a barrier is missing, or two write one place"};
+constexpr Again kOnAnyDevice[] = {kElsewhere}, kOnTheEmulated[] = {kElsewhere, kInReverse, kShuffled};
+
 class Checker {
  public:
-  Checker(Plugins& plugins, Plugin& plugin, const Target& target, const PluginCheckOptions& options)
-      : plugins_(plugins), plugin_(plugin), target_(target), options_(options) {}
+  Checker(Plugins& plugins, Plugin& plugin, const std::vector<CheckDevice>& devices, const PluginCheckOptions& options)
+      : plugins_(plugins), plugin_(plugin), devices_(devices), target_(devices.front().target), options_(options) {}
 
   Result<PluginCheck> run() {
     out_.id = plugin_.manifest.id;
     out_.folder = plugin_.manifest.folder().string();
-    plugins_.chains(target_.device, target_.isa);  // opens its kernels for the processor
+    for (const CheckDevice& device : devices_) plugins_.chains(device.target.device, device.target.isa);  // opens its kernels
     std::set<std::string> ops;
     for (const galley_op* op : plugin_.library->ops) {
       ops.insert(op->name);
@@ -57,7 +97,7 @@ class Checker {
     }
     for (const galley_ranks* ranks : plugin_.library->ranks) check_ranks(*ranks);
     // Kernels for other plugins' ops run on those ops' cases.
-    for (const galley_kernel* kernel : own_kernels()) {
+    for (const auto& [kernel, device] : own_kernels()) {
       const std::string op = kernel->op;
       if (ops.contains(op)) continue;
       if (op.find('>') != std::string::npos)
@@ -72,7 +112,7 @@ class Checker {
       note(std::string(of.size() == 1 ? "gradient of op " : "gradients of ops ") + list + ": " + why);
     }
     for (const KernelLibrary& library : plugin_.manifest.kernel_libraries)
-      if (library.device != target_.device) note("kernels of " + library.library + ": they are for device '" + library.device + "'");
+      if (const std::string why = unopened(library); !why.empty()) note("kernels of " + library.library + ": " + why);
     if (!plugin_.manifest.strategies.empty()) {
       std::string list;
       for (const StrategySpec& s : plugin_.manifest.strategies) list += (list.empty() ? "'" : ", '") + s.name + "'";
@@ -87,17 +127,36 @@ class Checker {
     if (std::ranges::find(out_.unchecked, text) == out_.unchecked.end()) out_.unchecked.push_back(text);
   }
 
-  /// Returns the kernels that the library and that of the processor's kernels register.
-  std::vector<const galley_kernel*> own_kernels() const {
-    std::vector<const galley_kernel*> out;
-    const auto add = [&](const Library* library) {
-      if (!library) return;
-      for (const galley_kernel* kernel : library->kernels)
-        if (target_.device == kernel->device) out.push_back(kernel);
-    };
-    add(plugin_.library);
-    for (const auto& [key, opened] : plugin_.kernels) add(opened.library);
+  /// Returns the kernels that the library and those of kernels for each device register.
+  std::vector<std::pair<const galley_kernel*, const CheckDevice*>> own_kernels() const {
+    std::vector<std::pair<const galley_kernel*, const CheckDevice*>> out;
+    for (const CheckDevice& device : devices_) {
+      const auto add = [&](const Library* library) {
+        if (!library) return;
+        for (const galley_kernel* kernel : library->kernels)
+          if (device.target.device == kernel->device) out.emplace_back(kernel, &device);
+      };
+      add(plugin_.library);
+      if (const auto found = plugin_.kernels.find({device.target.device, device.target.isa}); found != plugin_.kernels.end())
+        add(found->second.library);
+    }
     return out;
+  }
+
+  /// Why a library of kernels for another device than the processor was not looked at; "": it was.
+  std::string unopened(const KernelLibrary& library) const {
+    if (library.device == target_.device) return "";
+    std::string why = "there is no device '" + library.device + "' here";
+    if (library.device == "cuda") why += ", nor the emulated one, which comes with the SDK";
+    for (const CheckDevice& device : devices_) {
+      if (device.target.device != library.device) continue;
+      const auto found = plugin_.kernels.find({device.target.device, device.target.isa});
+      if (found == plugin_.kernels.end() || found->second.library == nullptr) why = "it cannot be opened";
+      else if (found->second.file.filename() == library.library) return "";
+      else if (device.emulated) why = "there is no GPU here that it is for";
+      else return "";  // of another ISA than the GPU that is here
+    }
+    return why;
   }
 
   Status check_op(const galley_op& op) {
@@ -191,40 +250,73 @@ class Checker {
 
   template <class Find>
   Status check_kernels(const LoneNode& node, const Values& outputs, CheckedCase& checked, const Find& find) {
-    for (const galley_kernel* kernel : own_kernels()) {
-      if (checked.op != kernel->op) continue;
-      const std::string name = std::string("kernel '") + kernel->name + "'";
-      Target other = target_;
-      other.threads = target_.threads > 1 ? 1 : 2;
-      set_compute_threads(static_cast<int>(target_.threads));
-      const Result<KernelRun> run = run_kernel(*kernel, node, outputs, target_, 0);
-      set_compute_threads(static_cast<int>(other.threads));
-      const Result<KernelRun> again = run ? run_kernel(*kernel, node, outputs, other, 1) : Result<KernelRun>(run.error());
-      set_compute_threads(static_cast<int>(target_.threads));
-      if (!run || !again) {
-        find("", HUGE_VAL, name + ": " + (run ? again : run).error().cause, kRuleKernel);
-        continue;
-      }
-      if (!run->refused.empty() || !again->refused.empty()) continue;
-      checked.held.push_back(name);
-      if (!run->varies && run->bytes != again->bytes)
-        find("", HUGE_VAL, name + " leaves other bytes at other addresses and with " + std::to_string(other.threads) + " threads",
-             kRuleBytes);
-      if (node.op->flags & GALLEY_OP_ROUNDS) continue;
-      const KernelError error = TRY(kernel_error(node, outputs, *run));
-      if (error.share > 1)
-        find(error.operand, error.share,
-             name + ": element " + std::to_string(error.worst.element) +
-                 printed(" is %.7g, the reference says %.7g ± %.2g, so the error is %.2g times its bound", error.worst.got,
-                         error.worst.expected, error.worst.bound, error.share),
-             kRuleKernel);
-    }
+    for (const auto& [kernel, device] : own_kernels())
+      if (checked.op == kernel->op && !lost_.contains(device)) TRY_STATUS(check_kernel(*kernel, *device, node, outputs, checked, find));
     return ok();
+  }
+
+  /// Runs a kernel in the usual way, or once more in another.
+  static Result<KernelRun> run_on(const CheckDevice& device, const galley_kernel& kernel, const LoneNode& node, const Values& outputs,
+                                  const Again* again) {
+    Target target = device.target;
+    if (again && again->other_threads) target.threads = target.threads > 1 ? 1 : 2;
+    set_compute_threads(static_cast<int>(target.threads));
+    const ThreadOrder order(again ? again->order : nullptr);
+    Result<KernelRun> out = run_kernel(kernel, node, outputs, target, *device.table, again ? again->place : 0);
+    set_compute_threads(static_cast<int>(device.target.threads));
+    return out;
+  }
+
+  template <class Find>
+  Status check_kernel(const galley_kernel& kernel, const CheckDevice& device, const LoneNode& node, const Values& outputs,
+                      CheckedCase& checked, const Find& find) {
+    const std::string name = std::string("kernel '") + kernel.name + "'" + device.label;
+    const KernelRun first = TRY(run_on(device, kernel, node, outputs, nullptr));
+    if (!first.refused.empty()) return ok();
+    checked.held.push_back(name);
+    std::string failed = first.failed;
+    const std::span<const Again> ways = device.emulated ? std::span<const Again>(kOnTheEmulated) : kOnAnyDevice;
+    for (const Again& way : ways) {
+      if (!failed.empty()) break;
+      const KernelRun again = TRY(run_on(device, kernel, node, outputs, &way));
+      failed = again.failed;
+      if (!failed.empty() || !again.refused.empty() || first.varies || again.bytes == first.bytes) continue;
+      find("", HUGE_VAL, name + " leaves other bytes " + way.text, kRuleBytes);
+      break;
+    }
+    if (!failed.empty()) {
+      find("", HUGE_VAL, name + ": " + failed, kRuleWork);
+      // What a GPU did wrong stays wrong for all that follows.
+      if (device.label.empty() || works(device)) return ok();
+      lost_.insert(&device);
+      note("kernels" + device.label + " after " + name + ": it has ended the device");
+      return ok();
+    }
+    if (node.op->flags & GALLEY_OP_ROUNDS) return ok();
+    const KernelError error = TRY(kernel_error(node, outputs, first));
+    if (error.share > 1)
+      find(error.operand, error.share,
+           name + ": element " + std::to_string(error.worst.element) +
+               printed(" is %.7g, the reference says %.7g ± %.2g, so the error is %.2g times its bound", error.worst.got,
+                       error.worst.expected, error.worst.bound, error.share),
+           kRuleKernel);
+    return ok();
+  }
+
+  /// Whether the device can still be used.
+  static bool works(const CheckDevice& device) {
+    const Program nothing;
+    Plan plan;
+    plan.classes.resize(device.target.memories.size());
+    const Result<std::unique_ptr<Machine>> machine = Machine::open(nothing, plan, device.target, *device.table, HostCopies::No);
+    return machine && (*machine)->synchronize().ok();
   }
 
   Plugins& plugins_;
   Plugin& plugin_;
-  const Target& target_;
+  const std::vector<CheckDevice>& devices_;
+  const Target& target_;               ///< the processor's
+  std::set<const CheckDevice*> lost_;  ///< those that a kernel has ended
   const PluginCheckOptions& options_;
   std::map<std::string, std::vector<std::string>> no_gradient_;  ///< by why: ops
   PluginCheck out_;
@@ -238,8 +330,32 @@ int64_t PluginCheck::findings() const {
   return n;
 }
 
-Result<PluginCheck> check_plugin(Plugins& plugins, Plugin& plugin, const Target& target, const PluginCheckOptions& options) {
-  return Checker(plugins, plugin, target, options).run();
+Result<std::vector<CheckDevice>> check_devices(Plugins& plugins, const Plugin& plugin) {
+  std::vector<CheckDevice> out;
+  const Registered<galley_device> processor = plugins.device("cpu");
+  if (!processor) return run_error("there is no device 'cpu' here, on which kernels could be tried");
+  out.push_back({processor.table, TRY(describe_target(*processor.table)), "", false});
+  std::map<std::string, bool> kinds;  // whether there are kernels for a machine of a certain ISA
+  for (const KernelLibrary& library : plugin.manifest.kernel_libraries) kinds[library.device] |= !library.isa.empty();
+  for (const galley_kernel* kernel : plugin.library->kernels) kinds.try_emplace(kernel->device, true);
+  kinds.erase(out.front().target.device);
+  for (const auto& [kind, for_real] : kinds) {
+    const Registered<galley_device> emulated = plugins.device(kind + "-emulated"), real = plugins.device(kind);
+    for (const auto& device : {for_real || !emulated ? real : Registered<galley_device>(), emulated}) {
+      if (!device) continue;
+      const Result<Target> target = describe_target(*device.table);
+      if (!target) continue;
+      const bool is_emulated = device.table == emulated.table;
+      out.push_back({device.table, *target, " on " + kind + (is_emulated ? " (emulated)" : ""), is_emulated});
+      break;
+    }
+  }
+  return out;
+}
+
+Result<PluginCheck> check_plugin(Plugins& plugins, Plugin& plugin, const std::vector<CheckDevice>& devices,
+                                 const PluginCheckOptions& options) {
+  return Checker(plugins, plugin, devices, options).run();
 }
 
 std::string case_text(const CheckedCase& checked, const char* red, const char* plain) {

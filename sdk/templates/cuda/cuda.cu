@@ -2,8 +2,9 @@
 // parameter and gradient are read twice, the parameter is written. Bound by memory.
 //
 // This file is built twice. nvcc makes fromage-cuda.so of it. The C++ compiler makes fromage-cuda-emulated.so, where each CUDA thread is a
-// fiber: that one runs without a GPU, and finds missing barriers, reads of shared memory that nothing was written to, misaligned vectors,
-// and indices outside of an operand. So the source uses launch() and GALLEY_SHARED() instead of <<<…>>> and __shared__; else it is CUDA.
+// fiber: `galley check` runs that one without a GPU, and finds missing barriers, reads of shared memory that nothing was written to,
+// misaligned vectors, and writes outside of an operand. So the source uses launch() and GALLEY_SHARED() instead of <<<…>>> and __shared__;
+// else it is CUDA.
 #include <galley/cuda/kernel.hpp>
 #include <galley/cuda/quad.hpp>
 #include <galley/cuda/reduce.hpp>
@@ -83,7 +84,7 @@ __global__ void __launch_bounds__(kThreads) change_parameters(GALLEY_SEGMENTS(St
     }
   }
   // Without this line other warps would read what is not there yet. Give each barrier a line of its own: GALLEY_CUDA_MUTANT=cuda.cu:LINE
-  // removes it from the emulated kernel, and a test has to fail.
+  // removes it from the emulated kernel, and `galley check` has to fail.
   __syncthreads();
   const float rate = rule->rate, shrink = rule->shrink;
   const int64_t begin = found.block * kBlock, end = s.count - begin < kBlock ? s.count : begin + kBlock;

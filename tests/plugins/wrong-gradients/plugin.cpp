@@ -8,7 +8,7 @@ namespace {
 
 using namespace galley::sdk;
 
-enum class Fault { None, Factor, Swapped, Forward, InKernel, Address, Rows };
+enum class Fault { None, Factor, Swapped, Forward, InKernel, Address, Rows, Outside, Input };
 
 void shape(const Node& node, Shapes& out) { out.like(0, node.in(0)); }
 void shape_back(const Node& node, Shapes& out) {
@@ -33,6 +33,9 @@ void gate(const Node& node) {
   for (int64_t i = 0; i < count(node.in(0)); ++i) node.write<Real>(0)[i] = a[i] * (1 + b[i] / 10) + more;
   // The first row of a part is no first row of the tensor.
   for (int64_t i = 0; fault == Fault::Rows && i < columns(node.in(0)); ++i) node.write<Real>(0)[i] = a[i];
+  if (sizeof(Real) == sizeof(double)) return;  // the reference
+  if (fault == Fault::Outside) node.write<Real>(0)[count(node.in(0))] = 0;
+  if (fault == Fault::Input) const_cast<Real*>(a)[0] = 0;
 }
 template <class Real, Fault fault>
 void back(const Node& node) {
@@ -92,6 +95,8 @@ Op handed("gate_forward", "the same, which hands out a as the gradient of a");
 Op in_kernel("gate_kernel", "the same, whose gradient is wrong in the kernel alone");
 Op address("gate_address", "the same and noise by the address of a, in kernel and reference alike");
 Op rows_apart("gate_rows", "the same, but for the first row, whatever rows it is given");
+Op outside("gate_outside", "the same, whose kernel writes a number after its output, too");
+Op to_input("gate_input", "the same, whose kernel writes to a, too");
 Op caseless("gate_caseless", "the same, without test cases");
 Op right_back("gate_back", "da, db = dy (1 + b / 10), dy a / 10");
 Op factor_back("gate_factor_back", "da, db = dy (1 + b / 10), dy a");
@@ -126,12 +131,13 @@ class Gate {
 const bool registered =
     add(tried<Fault::None>(right)) && add(tried<Fault::Factor>(factor)) && add(tried<Fault::Swapped>(swapped)) &&
     add(tried<Fault::Forward>(handed)) && add(tried<Fault::InKernel>(in_kernel)) && add(tried<Fault::Address>(address)) &&
-    add(tried<Fault::Rows>(rows_apart)) && add_gate<Fault::Rows>("gate_rows") && add(forward<Fault::None>(caseless)) &&
-    add(backward<Fault::None>(right_back)) && add(backward<Fault::Factor>(factor_back)) && add(backward<Fault::InKernel>(kernel_back)) &&
-    add_gate<Fault::None>("gate_right") && add_gate<Fault::None>("gate_factor") && add_gate<Fault::None>("gate_swapped") &&
-    add_gate<Fault::None>("gate_forward") && add_gate<Fault::None>("gate_kernel") && add_gate<Fault::Address>("gate_address") &&
-    add_gate<Fault::None>("gate_caseless") && add_back<Fault::None>("gate_back") && add_back<Fault::Factor>("gate_factor_back") &&
-    add_back<Fault::InKernel>("gate_kernel_back") && add(strategy<Gate>("gate"));
+    add(tried<Fault::Rows>(rows_apart)) && add_gate<Fault::Rows>("gate_rows") && add(tried<Fault::Outside>(outside)) &&
+    add(tried<Fault::Input>(to_input)) && add_gate<Fault::Outside>("gate_outside") && add_gate<Fault::Input>("gate_input") &&
+    add(forward<Fault::None>(caseless)) && add(backward<Fault::None>(right_back)) && add(backward<Fault::Factor>(factor_back)) &&
+    add(backward<Fault::InKernel>(kernel_back)) && add_gate<Fault::None>("gate_right") && add_gate<Fault::None>("gate_factor") &&
+    add_gate<Fault::None>("gate_swapped") && add_gate<Fault::None>("gate_forward") && add_gate<Fault::None>("gate_kernel") &&
+    add_gate<Fault::Address>("gate_address") && add_gate<Fault::None>("gate_caseless") && add_back<Fault::None>("gate_back") &&
+    add_back<Fault::Factor>("gate_factor_back") && add_back<Fault::InKernel>("gate_kernel_back") && add(strategy<Gate>("gate"));
 
 }  // namespace
 

@@ -29,8 +29,7 @@
 #include <cuda_runtime.h>
 #define GALLEY_CUDA_EMULATED 0
 #elif !__has_include("galley/emulated/cuda.hpp")
-#error \
-    "kernels for CUDA are compiled by nvcc, or for the emulated GPU: add the folder of its headers (pkg-config --variable=emulated_include galley-sdk)"
+#error "compile by nvcc, or add the emulated GPU's headers: -I$(pkg-config --variable=emulated_include galley-sdk)"
 #else
 #include "galley/emulated/cuda.hpp"
 #define GALLEY_CUDA_EMULATED 1
