@@ -97,8 +97,6 @@ const std::vector<std::string>& option_type_names() {
   return names;
 }
 
-const char* option_type_name(OptionType type) { return option_type_names()[static_cast<size_t>(type)].c_str(); }
-
 Result<Range> Range::parse(std::string_view text) {
   const Error wrong = plugin_error("'" + std::string(text) + "' is not an interval like \"[0, 1)\" or \"(0, inf)\"");
   const std::string_view all = trim(text);

@@ -16,9 +16,7 @@ namespace galley {
 
 enum class OptionType { Integer, Number, Boolean, String, Strings, Numbers, Path, Choice, Bytes, Tables };
 
-/// Returns "integer", "number", …, as manifests write it.
-const char* option_type_name(OptionType type);
-/// Returns every name, in the order of OptionType.
+/// Returns "integer", "number", …, as manifests write them, in the order of OptionType.
 const std::vector<std::string>& option_type_names();
 
 /// An interval of numbers, in a manifest `range = "[0, 1)"` or `min = 0`, `max = 1`.

@@ -169,36 +169,13 @@ void Machine::discard(galley_capture* run) {
   });
 }
 
-galley_copy Machine::copy_of_bytes(int64_t bytes) {
-  auto out = new_struct<galley_copy>();
-  out.bytes = bytes;
-  return out;
-}
-
 galley_copy Machine::between(TensorId to, int64_t to_offset, TensorId from, int64_t from_offset, int64_t bytes) const {
-  galley_copy out = copy_of_bytes(bytes);
+  galley_copy out = new_struct<galley_copy>();
+  out.bytes = bytes;
   out.to_memory = program_.tensors[static_cast<size_t>(to)].memory;
   out.to_offset = arenas_[out.to_memory].shift + plan_.placements[static_cast<size_t>(to)].offset + to_offset;
   out.from_memory = program_.tensors[static_cast<size_t>(from)].memory;
   out.from_offset = arenas_[out.from_memory].shift + plan_.placements[static_cast<size_t>(from)].offset + from_offset;
-  return out;
-}
-
-galley_copy Machine::to_process(std::byte* to, size_t memory, int64_t offset, int64_t bytes) const {
-  galley_copy out = copy_of_bytes(bytes);
-  out.to_memory = GALLEY_MEMORY_PROCESS;
-  out.to_address = to;
-  out.from_memory = static_cast<uint32_t>(memory);
-  out.from_offset = arenas_[memory].shift + offset;
-  return out;
-}
-
-galley_copy Machine::from_process(size_t memory, int64_t offset, const std::byte* from, int64_t bytes) const {
-  galley_copy out = copy_of_bytes(bytes);
-  out.to_memory = static_cast<uint32_t>(memory);
-  out.to_offset = arenas_[memory].shift + offset;
-  out.from_memory = GALLEY_MEMORY_PROCESS;
-  out.from_address = from;
   return out;
 }
 
@@ -220,11 +197,12 @@ Status Machine::get(TensorId tensor, int64_t offset, std::span<std::byte> bytes)
   });
 }
 
-Result<std::span<std::byte>> Machine::staging() const {
-  std::byte* at = program_.staging != no_tensor ? host_address(program_.staging) : nullptr;
-  const int64_t bytes = at ? program_.tensors[static_cast<size_t>(program_.staging)].bytes : 0;
-  if (bytes == 0) return plugin_error("the plan has no staging buffer that the host can reach");
-  return std::span(at, static_cast<size_t>(bytes));
+Status Machine::in_pieces(int64_t bytes, const std::function<Status(int64_t, std::span<std::byte>)>& piece) const {
+  std::byte* const at = program_.staging != no_tensor ? host_address(program_.staging) : nullptr;
+  const int64_t most = at ? program_.tensors[static_cast<size_t>(program_.staging)].bytes : 0;
+  if (most == 0) return plugin_error("the plan has no staging buffer that the host can reach");
+  for (int64_t done = 0; done < bytes; done += most) TRY_STATUS(piece(done, {at, static_cast<size_t>(std::min(bytes - done, most))}));
+  return ok();
 }
 
 Status Machine::show(TensorId tensor, const std::function<Status(std::span<const std::byte>)>& piece) {
@@ -234,41 +212,21 @@ Status Machine::show(TensorId tensor, const std::function<Status(std::span<const
 Status Machine::show(TensorId tensor, int64_t offset, int64_t bytes, const std::function<Status(std::span<const std::byte>)>& piece) {
   TRY_STATUS(synchronize());
   if (const std::byte* at = host_address(tensor, offset)) return piece({at, static_cast<size_t>(bytes)});
-  const std::span<std::byte> buffer = TRY(staging());
-  for (int64_t done = 0; done < bytes;) {
-    const int64_t part = std::min(bytes - done, static_cast<int64_t>(buffer.size()));
-    const std::span<std::byte> here = buffer.first(static_cast<size_t>(part));
-    TRY_STATUS(copy(program_.staging, 0, tensor, offset + done, part));
+  return in_pieces(bytes, [&](int64_t done, std::span<std::byte> here) -> Status {
+    TRY_STATUS(copy(program_.staging, 0, tensor, offset + done, std::ssize(here)));
     TRY_STATUS(synchronize());
-    TRY_STATUS(piece(here));
-    done += part;
-  }
-  return ok();
+    return piece(here);
+  });
 }
 
 Status Machine::fill(TensorId tensor, int64_t offset, int64_t bytes, const std::function<Status(std::span<std::byte>)>& piece) {
   TRY_STATUS(synchronize());
   if (std::byte* at = host_address(tensor, offset)) return piece({at, static_cast<size_t>(bytes)});
-  const std::span<std::byte> buffer = TRY(staging());
-  for (int64_t done = 0; done < bytes;) {
-    const int64_t part = std::min(bytes - done, static_cast<int64_t>(buffer.size()));
-    const std::span<std::byte> here = buffer.first(static_cast<size_t>(part));
+  return in_pieces(bytes, [&](int64_t done, std::span<std::byte> here) -> Status {
     TRY_STATUS(piece(here));
-    TRY_STATUS(copy(tensor, offset + done, program_.staging, 0, part));
-    TRY_STATUS(synchronize());
-    done += part;
-  }
-  return ok();
-}
-
-Status Machine::peek(TensorId tensor, int64_t offset, std::span<std::byte> bytes) {
-  TRY_STATUS(synchronize());
-  if (const std::byte* at = host_address(tensor, offset)) {
-    std::memcpy(bytes.data(), at, bytes.size());
-    return ok();
-  }
-  const auto t = static_cast<size_t>(tensor);
-  return read_arena(program_.tensors[t].memory, plan_.placements[t].offset + offset, bytes);
+    TRY_STATUS(copy(tensor, offset + done, program_.staging, 0, std::ssize(here)));
+    return synchronize();
+  });
 }
 
 std::span<const std::byte> Machine::arena(size_t memory) const {
@@ -282,7 +240,13 @@ Status Machine::read_arena(size_t memory, int64_t offset, std::span<std::byte> b
     std::memcpy(bytes.data(), arenas_[memory].data + offset, bytes.size());
     return ok();
   }
-  TRY_STATUS(copy(0, to_process(bytes.data(), memory, offset, static_cast<int64_t>(bytes.size()))));
+  galley_copy out = new_struct<galley_copy>();
+  out.bytes = std::ssize(bytes);
+  out.from_memory = static_cast<uint32_t>(memory);
+  out.from_offset = arenas_[memory].shift + offset;
+  out.to_memory = GALLEY_MEMORY_PROCESS;
+  out.to_address = bytes.data();
+  TRY_STATUS(copy(0, out));
   return synchronize();
 }
 
@@ -292,7 +256,13 @@ Status Machine::write_arena(size_t memory, int64_t offset, std::span<const std::
     std::memcpy(arenas_[memory].data + offset, bytes.data(), bytes.size());
     return ok();
   }
-  TRY_STATUS(copy(0, from_process(memory, offset, bytes.data(), static_cast<int64_t>(bytes.size()))));
+  galley_copy in = new_struct<galley_copy>();
+  in.bytes = std::ssize(bytes);
+  in.to_memory = static_cast<uint32_t>(memory);
+  in.to_offset = arenas_[memory].shift + offset;
+  in.from_memory = GALLEY_MEMORY_PROCESS;
+  in.from_address = bytes.data();
+  TRY_STATUS(copy(0, in));
   return synchronize();
 }
 

@@ -103,9 +103,6 @@ class Machine {
   /// Does the opposite: `piece` fills the bytes that it is given.
   Status fill(TensorId tensor, int64_t offset, int64_t bytes, const std::function<Status(std::span<std::byte>)>& piece);
 
-  /// Copies bytes of a tensor as they are now, without staging, for those who watch a program. Synchronous.
-  Status peek(TensorId tensor, int64_t offset, std::span<std::byte> bytes);
-
   // For those who watch: these read and write bytes of an arena of any class. Synchronous.
   Status read_arena(size_t memory, int64_t offset, std::span<std::byte> bytes);
   Status write_arena(size_t memory, int64_t offset, std::span<const std::byte> bytes);
@@ -125,11 +122,8 @@ class Machine {
   Machine(const Program& program, const Plan& plan, const galley_device& device, HostCopies copies);
   Status allocate(const Target& target, int64_t shift);
   const Arena& arena_of(TensorId tensor) const { return arenas_[program_.tensors[static_cast<size_t>(tensor)].memory]; }
-  Result<std::span<std::byte>> staging() const;
-  /// Returns a copy of `bytes` whose two sides are not set yet.
-  static galley_copy copy_of_bytes(int64_t bytes);
-  galley_copy to_process(std::byte* to, size_t memory, int64_t offset, int64_t bytes) const;
-  galley_copy from_process(size_t memory, int64_t offset, const std::byte* from, int64_t bytes) const;
+  /// Calls piece(done, staging) until so many bytes have gone through the program's staging.
+  Status in_pieces(int64_t bytes, const std::function<Status(int64_t, std::span<std::byte>)>& piece) const;
   template <class Call>
   Status call(const char* doing, Call&& body) {
     return call(caller_, doing, body);

@@ -29,17 +29,12 @@ std::vector<const Entry*> find_entries(const Reader& reader, const Read& code) {
 /// A name in a file may have as many megabytes as its header.
 std::string listed_briefly(const std::vector<std::string>& names) { return listed(names, 3, 200); }
 
-std::string described(const Operand& operand) {
-  std::string text = std::string(dtype_name(operand.dtype)) + " (";
-  for (size_t i = 0; i < operand.shape.size(); ++i) text += (i ? ", " : "") + std::to_string(operand.shape[i]);
-  return text + ")";
-}
-
 Status check_entry(const Reader& reader, const Entry& entry, const Operand& wanted) {
   const std::string place = reader.place_of(entry) + " is " + tensor_files::describe(entry.dtype, entry.shape);
   const bool as_bytes = tensor_files::in_blocks(entry.dtype) && wanted.dtype == GALLEY_U8;
   if ((as_bytes ? tensor_files::block_shape(entry) : entry.shape) != wanted.shape)
-    return recipe_error(place + ", the model has " + described(wanted), "the file belongs to another configuration");
+    return recipe_error(place + ", the model has " + dtype_name(wanted.dtype) + " (" + tensor_files::numbers_text(wanted.shape) + ")",
+                        "the file belongs to another configuration");
   // Blocks are bytes where a format's component is wanted, and no numbers.
   if (tensor_files::in_blocks(entry.dtype) != as_bytes || !convertible(dtype_of(entry.dtype), wanted.dtype))
     return recipe_error(place + ", which cannot be read as " + dtype_name(wanted.dtype));
@@ -54,12 +49,6 @@ std::string index_text(int64_t flat, const Shape& shape) {
     flat /= shape[i];
   }
   return "[" + text + "]";
-}
-
-double number_at(const void* data, uint32_t dtype, int64_t index) {
-  double value = 0;
-  convert(&value, GALLEY_F64, static_cast<const std::byte*>(data) + index * galley_dtype_bytes(dtype), dtype, 1);
-  return value;
 }
 
 std::string short_text(double value) {
@@ -169,16 +158,9 @@ Status WeightFiles::read(const Instruction& code) {
   std::byte* const direct = machine_.host_address(operand.tensor, operand.offset);
 
   // Without access the converted numbers lie in the staging buffer too, after those of the file.
-  Operand staging;
-  if (code.outputs.size() > 1 && code.outputs[1].present()) {
-    staging = code.outputs[1];
-  } else if (program_.staging != no_tensor) {
-    staging.tensor = program_.staging;
-    staging.dtype = GALLEY_U8;
-    staging.shape = {program_.tensors[static_cast<size_t>(program_.staging)].bytes};
-  }
-  std::byte* const buffer = staging.present() ? machine_.host_address(staging.tensor, staging.offset) : nullptr;
-  const int64_t room = buffer ? staging.bytes() : 0;
+  const TensorId staging = program_.staging;
+  std::byte* const buffer = staging != no_tensor ? machine_.host_address(staging) : nullptr;
+  const int64_t room = buffer ? program_.tensors[static_cast<size_t>(staging)].bytes : 0;
   const bool straight = direct && from == to;
   const int64_t per_element = from_bytes + (direct ? 0 : to_bytes);
   // Blocks are read whole: they are checked.
@@ -201,7 +183,8 @@ Status WeightFiles::read(const Instruction& code) {
     // What is finite in the file and not here does not fit; what is not finite there is not here either.
     if (const int64_t bad = first_not_finite(target, to, part); bad >= 0) {
       const std::string place = reader.place_of(*entry) + ", element " + index_text(done + bad, operand.shape) + ": ";
-      const double value = number_at(source, from, bad);
+      double value = 0;
+      convert(&value, GALLEY_F64, source + bad * from_bytes, from, 1);
       if (first_not_finite(source, from, part) == bad)
         return recipe_error(place + (value != value ? "NaN"
                                      : value > 0    ? "+infinity"
@@ -210,8 +193,7 @@ Status WeightFiles::read(const Instruction& code) {
       return recipe_error(place + short_number(value) + " does not fit " + dtype_name(to), "store this tensor in a dtype with more range");
     }
     if (!direct) {
-      TRY_STATUS(machine_.copy(operand.tensor, operand.offset + done * to_bytes, staging.tensor, staging.offset + most * from_bytes,
-                               part * to_bytes));
+      TRY_STATUS(machine_.copy(operand.tensor, operand.offset + done * to_bytes, staging, most * from_bytes, part * to_bytes));
       TRY_STATUS(machine_.synchronize());
     }
     done += part;

@@ -202,14 +202,13 @@ std::string misnamed(const Table& t) {
 }
 
 /// What no two tables of a library have in common.
-std::string name_of(const galley_strategy& s) { return s.name; }
-std::string name_of(const galley_op& o) { return o.name; }
-std::string name_of(const galley_format& f) { return f.name; }
-std::string name_of(const galley_source& s) { return s.name; }
 std::string name_of(const galley_device& d) { return d.kind; }
-std::string name_of(const galley_ranks& r) { return r.name; }
 std::string name_of(const galley_codec& c) { return std::string(c.format) + "' for device '" + c.device; }
 std::string name_of(const galley_kernel& k) { return std::string(k.name) + "' of op '" + k.op + "' for device '" + k.device; }
+template <class Table>
+std::string name_of(const Table& t) {
+  return t.name;
+}
 
 // Takes the tables of one kind; one that is not complete is an error that says which: "op 2 of 5".
 template <class Table>
@@ -273,10 +272,6 @@ std::string loader_text(const std::filesystem::path& file) {
   const std::string text = said ? said : "the system's loader does not say why", prefix = file.string() + ": ";
   return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
 }
-
-}  // namespace
-
-namespace {
 
 /// How far the file's tables say that it reaches. The loader maps what they say; after a file's end a mapping faults (SIGBUS).
 Result<uint64_t> elf_end(const File& file, const Elf64_Ehdr& header) {

@@ -106,17 +106,19 @@ std::string Reference::overlap_text(TensorId t, int64_t offset, int64_t since) c
   return last ? ": '" + tensor(last->tensor).name + "' lies there too, which " + writer_text(*last) + " has written" : "";
 }
 
-Result<std::vector<std::byte>> Reference::peek(const Operand& o) {
-  std::vector<std::byte> out(static_cast<size_t>(o.bytes()));
-  if (!out.empty()) TRY_STATUS(machine_.peek(o.tensor, o.offset, out));
+/// Without staging, whose bytes belong to the program.
+Result<std::vector<std::byte>> Reference::peek(TensorId t, int64_t offset, int64_t bytes) {
+  std::vector<std::byte> out(static_cast<size_t>(bytes));
+  TRY_STATUS(machine_.synchronize());
+  if (const std::byte* at = machine_.host_address(t, offset)) std::copy_n(at, bytes, out.begin());
+  else TRY_STATUS(machine_.read_arena(tensor(t).memory, plan_.placements[static_cast<size_t>(t)].offset + offset, out));
   return out;
 }
 
 /// What the host has written is what it is now.
 Status Reference::take_host(TensorId t) {
   if (t == no_tensor || held(t).bytes.empty()) return ok();
-  std::vector<std::byte> now(held(t).bytes.size());
-  TRY_STATUS(machine_.peek(t, 0, now));
+  std::vector<std::byte> now = TRY(peek(t, 0, std::ssize(held(t).bytes)));
   const bool changes = now != held(t).bytes || held(t).written == 0;
   held(t).bytes = std::move(now);
   writes_.push_back({clock_, SegmentKind::Load, -1, no_tensor, t, true});
@@ -162,7 +164,7 @@ Status Reference::check_read(const Operand& o, SegmentKind kind) {
   Held& of = held(o.tensor);
   std::vector<Stamped> pieces;
   of.made.read(o.offset, o.offset + o.bytes(), pieces);
-  const std::vector<std::byte> now = TRY(peek(o));
+  const std::vector<std::byte> now = TRY(peek(o.tensor, o.offset, o.bytes()));
   for (const Stamped& piece : pieces) {
     if (!piece.stamp) {
       const char* when = tensor(o.tensor).life == Life::Run      ? ""
@@ -252,7 +254,7 @@ Status Reference::after(SegmentKind kind, size_t index, bool later) {
     case Action::Copy: {
       const Operand &from = code.inputs[0], &to = code.outputs[0];
       if (!later && from.access == no_access) return ok();
-      const std::vector<std::byte> now = TRY(peek(to));
+      const std::vector<std::byte> now = TRY(peek(to.tensor, to.offset, to.bytes()));
       if (!std::ranges::equal(now, bytes_of(from)))
         return plugin_error("'" + tensor(to.tensor).name + "' is not a copy of '" + tensor(from.tensor).name + "'");
       // What is put back has changed where it was worked on: others may have read it there since.
@@ -283,7 +285,7 @@ Status Reference::after_read(const Instruction& code, SegmentKind kind, size_t i
   std::vector<std::byte> in_file(entry->bytes);
   TRY_STATUS(reader.read(*entry, in_file, from.row_order));
   const std::vector<std::byte> wanted = in_dtype(std::move(in_file), dtype_of(entry->dtype), to.dtype, elements(to.shape));
-  const std::vector<std::byte> now = TRY(peek(to));
+  const std::vector<std::byte> now = TRY(peek(to.tensor, to.offset, to.bytes()));
   if (now != wanted) return plugin_error("'" + tensor(to.tensor).name + "' is not what '" + from.entry + "' of the file is");
   keep(to, now, kind, index, clock_);
   ++options_.report->files;
@@ -300,9 +302,9 @@ Status Reference::after_kernel(const Instruction& code, SegmentKind kind, size_t
   const Launch& launch = *code.launch();
   Kernel kernel = {kind, later, {}, {}};
   for (const Operand& o : code.inputs)
-    if (o.present() && (kernel.access(o) & GALLEY_WRITE)) kernel.written.emplace_back(&o, TRY(peek(o)));
+    if (o.present() && (kernel.access(o) & GALLEY_WRITE)) kernel.written.emplace_back(&o, TRY(peek(o.tensor, o.offset, o.bytes())));
   for (const Operand& o : code.outputs)
-    if (o.present()) kernel.written.emplace_back(&o, TRY(peek(o)));
+    if (o.present()) kernel.written.emplace_back(&o, TRY(peek(o.tensor, o.offset, o.bytes())));
   for (const auto& [o, now] : kernel.written) TRY_STATUS(check_skipped(*o, now, kind));
   if (options_.scope.trace) {
     Checksum sum;
@@ -481,7 +483,7 @@ Status Reference::check_clone(const Instruction& code, const LaunchNode& node, c
                               std::span<const Numbers* const> moved, Rounding rounding) {
   const auto key = std::pair(node.name, k);
   if (!code.recomputed) {
-    originals_[key] = TRY(peek(o));
+    originals_[key] = TRY(peek(o.tensor, o.offset, o.bytes()));
     return ok();
   }
   const auto original = originals_.find(key);
@@ -502,12 +504,9 @@ Status Reference::check_clone(const Instruction& code, const LaunchNode& node, c
 
 Status Reference::fed(TensorId input, int64_t offset) {
   ++clock_;
-  const auto size = static_cast<size_t>(tensor(input).bytes);
-  std::vector<std::byte> now(size), wanted(size);
-  if (size == 0) return ok();
-  TRY_STATUS(machine_.peek(input, 0, now));
-  TRY_STATUS(machine_.peek(program_.window, offset, wanted));
-  if (now != wanted) return plugin_error("input '" + tensor(input).name + "' is not what the window holds");
+  const int64_t size = tensor(input).bytes;
+  if (size > 0 && TRY(peek(input, 0, size)) != TRY(peek(program_.window, offset, size)))
+    return plugin_error("input '" + tensor(input).name + "' is not what the window holds");
   return ok();
 }
 

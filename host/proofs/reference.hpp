@@ -129,7 +129,7 @@ class Reference : public Watch {
   std::string writer_text(const Write& write) const;
   std::string overlap_text(TensorId t, int64_t offset, int64_t since) const;
   Status take_host(TensorId t);
-  Result<std::vector<std::byte>> peek(const Operand& o);
+  Result<std::vector<std::byte>> peek(TensorId t, int64_t offset, int64_t bytes);
   Status check_read(const Operand& o, SegmentKind kind);
   Status check_fresh(TensorId t, SegmentKind kind);
   Status check_lost(const Operand& o, const galley_operand_rule& rule, SegmentKind kind);
