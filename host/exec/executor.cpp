@@ -36,6 +36,7 @@ Executor::Executor(const Program& program, const Plan& plan, const Target& targe
     : program_(program),
       plan_(plan),
       target_(target),
+      host_(target.of_host()),
       machine_(std::move(machine)),
       views_(program, *machine_),
       scalars_(program, *machine_),
@@ -79,10 +80,10 @@ Executor::~Executor() {
 
 Result<void*> Executor::prepare(const Instruction& code, const galley_node_view* const* nodes, uint32_t n) {
   auto setup = new_struct<galley_kernel_setup>();
-  setup.target = target_.get();
-  setup.queue = machine_->queue();
-  setup.choices = choices_ ? choices_->table() : nullptr;
   const Launch& launch = *code.launch();
+  setup.target = launch.on_host ? host_.get() : target_.get();
+  setup.queue = launch.on_host ? nullptr : machine_->queue();
+  setup.choices = choices_ ? choices_->table() : nullptr;
   const galley_kernel* kernel = launch.kernel;
   if (launch.workspace != no_tensor) {
     setup.workspace = machine_->kernel_address(launch.workspace);
@@ -155,7 +156,9 @@ Status Executor::enqueue(const Prepared& prepared, const Instruction& code, bool
       if (machine_->names_work()) machine_->name_work(prepared.name.c_str());
       const Calling calling({prepared.caller.plugin, "enqueue", code.strategy, code.name, prepared.kernel->name});
       const Undisturbed before(prepared.caller.plugin, "enqueue", prepared.kernel->name);
-      Status launched = machine_->launch(prepared.queue, *prepared.kernel, later ? prepared.later : prepared.first, prepared.caller);
+      void* const state = later ? prepared.later : prepared.first;
+      Status launched = code.launch()->on_host ? machine_->run_on_host(*prepared.kernel, state, prepared.caller)
+                                               : machine_->launch(prepared.queue, *prepared.kernel, state, prepared.caller);
       if (const std::string wrong = before.disturbed(); !wrong.empty() && launched)
         launched = plugin_fault(prepared.caller, "enqueue", plugin_error(wrong));
       if (machine_->names_work()) machine_->name_work(nullptr);

@@ -4,7 +4,7 @@
 //                                           · run_update } · await_update ─▶ export_model
 //
 // Work on one queue runs in order, and across queues only Record and Wait order it. A Copy with an event records it after itself; it does
-// not wait for what other queues wrote before. The host does Read and Write itself, after everything before them.
+// not wait for what other queues wrote before. The host does Read, Write and launches on the host itself, after everything before them.
 //
 // If a device can capture, a segment is captured the second time that it runs, and replayed from then on. What cannot be captured (a kernel
 // that says so, files) runs between two replays. Nothing is captured while somebody watches (watch.hpp), nor while a profiler wants to know
@@ -154,7 +154,7 @@ class Executor {
 
   const Program& program_;
   const Plan& plan_;
-  const TargetView target_;
+  const TargetView target_, host_;
   std::unique_ptr<Machine> machine_;
   NodeViews views_;
   Scalars scalars_;

@@ -115,6 +115,11 @@ std::byte* Machine::host_address(TensorId tensor, int64_t offset) const {
 Status Machine::launch(uint32_t queue, const galley_kernel& kernel, void* state, const Caller& whose) {
   return call(whose, "enqueue", [&](galley_error* error) { return device_.launch(handle_, queue, &kernel, state, error); });
 }
+Status Machine::run_on_host(const galley_kernel& kernel, void* state, const Caller& whose) {
+  TRY_STATUS(synchronize());
+  return call_plugin(
+      whose, "enqueue", [&](galley_error* error) { return kernel.enqueue(state, nullptr, error); }, Phase::Run);
+}
 Status Machine::copy(uint32_t queue, const galley_copy& copy) {
   return call("copy", [&](galley_error* error) { return device_.copy(handle_, queue, &copy, error); });
 }

@@ -51,7 +51,8 @@ class Machine {
   /// Returns queue 0 as kernels see it; null if the device has no queues of its own.
   galley_queue* queue() const;
 
-  /// Returns the address at which kernels find byte `offset` of the tensor, which must lie in a class that computes.
+  /// Returns the address at which kernels find byte `offset` of the tensor, which must lie in a class that computes, or that the
+  /// host reaches.
   std::byte* kernel_address(TensorId tensor, int64_t offset = 0) const;
   /// Returns the address at which the host finds it; null if the host cannot reach that class.
   std::byte* host_address(TensorId tensor, int64_t offset = 0) const;
@@ -60,6 +61,8 @@ class Machine {
   // unless they fail. [stream-ordered]
   /// `whose` is the kernel's plugin, which is at fault if the launch fails.
   Status launch(uint32_t queue, const galley_kernel& kernel, void* state, const Caller& whose);
+  /// Runs a kernel for "cpu" after all that is enqueued; returns when it is done. Its operands lie where the host reaches them.
+  Status run_on_host(const galley_kernel& kernel, void* state, const Caller& whose);
   Status copy(uint32_t queue, const galley_copy& copy);
   Status record(uint32_t queue, uint32_t event);
   Status wait(uint32_t queue, uint32_t event);

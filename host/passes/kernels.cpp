@@ -15,7 +15,7 @@ namespace {
 /// An instruction as `query` sees it, and all that it sees as a string.
 struct Question {
   Question(const Instruction& i, const std::vector<ProgramTensor>& tensors, int64_t length) {
-    key = op_text(*i.launch()) + " " + std::to_string(i.inputs.size());
+    key = (i.launch()->on_host ? "host " : "") + op_text(*i.launch()) + " " + std::to_string(i.inputs.size());
     // They stay where they are: nodes point to their operands, and operands in a format to their components, which come after all nodes'.
     inputs.reserve(i.inputs.size());
     outputs.reserve(i.outputs.size());
@@ -108,7 +108,7 @@ std::string unknown_part(const galley_known_op& known, const Instruction& i, con
 
 }  // namespace
 
-void give(Program& program, Instruction& i, const KernelChoice& choice) {
+void give(Program& program, Instruction& i, const KernelChoice& choice, uint32_t at) {
   Launch& launch = *i.launch();
   launch.kernel = choice.kernel;
   launch.capturable = choice.capturable;
@@ -116,7 +116,7 @@ void give(Program& program, Instruction& i, const KernelChoice& choice) {
   launch.priority = choice.priority;
   const auto memory = [&](const char* what, int64_t bytes, Life life) {
     if (bytes <= 0) return no_tensor;
-    program.tensors.push_back({what + i.name, GALLEY_U8, {bytes}, bytes, 0, Owner::Workspace, life, ""});
+    program.tensors.push_back({what + i.name, GALLEY_U8, {bytes}, bytes, at, Owner::Workspace, life, ""});
     return static_cast<TensorId>(program.tensors.size() - 1);
   };
   launch.workspace = memory("workspace of ", choice.workspace, Life::Segment);
@@ -194,9 +194,9 @@ Result<const KernelChoice*> Kernels::choose(const Instruction& i, const std::vec
   if (!fresh) return &choice;
   const Launch& launch = *i.launch();
   const auto n = static_cast<uint32_t>(launch.nodes.size());
-  const TargetView target(target_);
+  const TargetView target(launch.on_host ? target_.of_host() : target_);
   galley_kernel_plan plan = {};
-  for (const Registered<galley_kernel>& k : plugins_.kernels(op_text(launch), target_.device, target_.isa)) {
+  for (const Registered<galley_kernel>& k : plugins_.kernels(op_text(launch), target.get()->device, target.get()->isa)) {
     const galley_kernel* kernel = k.table;
     if (question.formats && !(kernel->flags & GALLEY_KERNEL_FORMATS)) continue;
     if (n > launch.links && !(kernel->flags & GALLEY_KERNEL_GROUPS)) continue;

@@ -27,8 +27,8 @@ struct KernelChoice {
   std::string refusals;
 };
 
-/// Gives an instruction the chosen kernel, and makes its workspace and constants.
-void give(Program& program, Instruction& instruction, const KernelChoice& choice);
+/// Gives an instruction the chosen kernel, and makes its workspace and constants in a memory class.
+void give(Program& program, Instruction& instruction, const KernelChoice& choice, uint32_t memory = 0);
 
 /// Asks each kernel once for each kind of instruction and remembers the answer.
 class Kernels {

@@ -149,6 +149,7 @@ struct Launch {
   const galley_kernel* kernel = nullptr;
   bool capturable = true;  ///< the device can capture its work and replay it
   bool varies = false;     ///< its bytes may differ from run to run
+  bool on_host = false;    ///< in load: the host runs it, by a kernel for "cpu", once the device has done all before
   int64_t priority = 0;    ///< the priority of the kernel's answer to `query`
   TensorId workspace = no_tensor;
   TensorId constants = no_tensor;  ///< live for the whole run; the kernel's `prepare` fills them
@@ -163,7 +164,7 @@ struct Record {};
 /// Lets later work on `queue` come after `event`.
 struct Wait {};
 
-/// In load: reads outputs[0] from a file; converts it to the operand's dtype, through outputs[1] as staging if there.
+/// In load: reads outputs[0] from a file; converts it to the operand's dtype through the program's staging, outputs[1].
 struct Read {
   std::string file;                  ///< absolute path as tensor_files.hpp reads it
   std::string entry;                 ///< the name in that file

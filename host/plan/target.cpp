@@ -18,6 +18,7 @@
 #include "host/base/toml.hpp"
 #include "host/plugins/abi.hpp"
 #include "host/plugins/call.hpp"
+#include "host/plugins/isa.hpp"
 #include "host/plugins/library.hpp"
 
 namespace galley {
@@ -164,20 +165,29 @@ uint32_t Target::host_memory() const {
   return static_cast<uint32_t>(at - memories.begin());
 }
 
-TargetView::TargetView(const Target& target) : view_(new_struct<galley_target>()) {
-  for (const Peak& peak : target.peaks) {
+Target Target::of_host() const {
+  Target out = *this;
+  out.device = "cpu";
+  out.isa = cpu_isa();
+  out.peaks = Target().peaks;  // of this processor, a plan for another machine must not depend
+  out.libraries.clear();
+  return out;
+}
+
+TargetView::TargetView(Target target) : target_(std::move(target)), view_(new_struct<galley_target>()) {
+  for (const Peak& peak : target_.peaks) {
     auto& out = peaks_.emplace_back(new_struct<galley_peak>());
     out.name = peak.name.c_str();
     out.flops = peak.flops;
   }
-  for (const MemoryClass& memory : target.memories) {
+  for (const MemoryClass& memory : target_.memories) {
     auto& out = memories_.emplace_back(new_struct<galley_target_memory>());
     out.name = memory.name.c_str();
     out.capacity = memory.capacity;
     out.in_bandwidth = memory.in_bandwidth;
     out.out_bandwidth = memory.out_bandwidth;
   }
-  for (const LibraryVersion& library : target.libraries) {
+  for (const LibraryVersion& library : target_.libraries) {
     auto& out = libraries_.emplace_back(new_struct<galley_library>());
     out.name = library.name.c_str();
     out.version = library.version.c_str();
@@ -185,11 +195,11 @@ TargetView::TargetView(const Target& target) : view_(new_struct<galley_target>()
   for (const auto& peak : peaks_) peak_pointers_.push_back(&peak);
   for (const auto& memory : memories_) memory_pointers_.push_back(&memory);
   for (const auto& library : libraries_) library_pointers_.push_back(&library);
-  view_.device = target.device.c_str();
-  view_.isa = target.isa.c_str();
-  view_.threads = target.threads;
-  view_.workspace_budget = target.workspace_budget;
-  view_.flags = target.deterministic ? 0 : GALLEY_TARGET_MAY_VARY;
+  view_.device = target_.device.c_str();
+  view_.isa = target_.isa.c_str();
+  view_.threads = target_.threads;
+  view_.workspace_budget = target_.workspace_budget;
+  view_.flags = target_.deterministic ? 0 : GALLEY_TARGET_MAY_VARY;
   view_.peaks = peak_pointers_.data();
   view_.memories = memory_pointers_.data();
   view_.libraries = library_pointers_.data();

@@ -72,20 +72,25 @@ struct Target {
   uint32_t queue_for(Queue role) const;
   /// Returns the first class that the host reads and writes directly: staging, the loader's windows and the corpus lie there.
   uint32_t host_memory() const;
+  /// Returns whether the device is the processor, in memory that the host reaches.
+  bool is_processor() const { return device == "cpu" && !memories.empty() && memories[0].host_access; }
+  /// Returns the target as kernels see it that the host runs beside a device: this processor, and otherwise the same.
+  Target of_host() const;
   /// Returns the bandwidth of class 0, bytes a second.
   double bandwidth() const { return memories.empty() ? 1e10 : memories[0].in_bandwidth; }
   friend bool operator==(const Target&, const Target&) = default;
 };
 
-/// Shows a target to kernels. The target outlives it and does not change.
+/// Shows a target to kernels.
 class TargetView {
  public:
-  explicit TargetView(const Target& target);
+  explicit TargetView(Target target);
   TargetView(const TargetView&) = delete;
   TargetView& operator=(const TargetView&) = delete;
   const galley_target* get() const { return &view_; }
 
  private:
+  const Target target_;
   std::vector<galley_peak> peaks_;
   std::vector<galley_target_memory> memories_;
   std::vector<galley_library> libraries_;

@@ -238,9 +238,10 @@ class ProgramCheck {
       for (const Operand& operand : *operands) {
         if (!operand.present()) continue;
         TRY_STATUS(check_operand(at, code, operand));
-        if (launch && !target_.memories[tensor(operand.tensor).memory].computes)
-          return plan_error(at + " computes with '" + tensor(operand.tensor).name + "' in memory class '" +
-                            target_.memories[tensor(operand.tensor).memory].name + "', which does not compute");
+        const MemoryClass& memory = target_.memories[tensor(operand.tensor).memory];
+        if (launch && !(launch->on_host ? memory.host_access : memory.computes))
+          return plan_error(at + " computes with '" + tensor(operand.tensor).name + "' in memory class '" + memory.name + "', which " +
+                            (launch->on_host ? "lies beyond the host's reach" : "does not compute"));
         segments_[static_cast<size_t>(operand.tensor)] |= bit;
       }
     if (const TensorId workspace = code.workspace(); workspace != no_tensor) {

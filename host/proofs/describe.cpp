@@ -47,6 +47,7 @@ class Dump {
     if (code.event != 0) text += " event " + std::to_string(code.event);
     text += " '" + code.name + "'";
     if (code.recomputed) text += " again";
+    if (launch && launch->on_host) text += " on the host";
     if (launch && one && launch->nodes[0].first_row) text += " row " + std::to_string(launch->nodes[0].first_row);
     if (code.read() || code.write()) text += " entry '" + (code.read() ? code.read()->entry : code.write()->entry) + "'";
     auto list = [&](std::span<const Operand> operands) {

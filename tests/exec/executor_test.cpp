@@ -169,6 +169,55 @@ TEST_P(Executors, AStepMayBeEnqueuedAhead) {
   EXPECT_EQ(r.values<int64_t>(rows)[2], 6);
 }
 
+// What the device has enqueued is done by then, also where it works by itself; the kernel has no queue, and is told of the processor.
+TEST_P(Executors, TheHostRunsAKernelOfItsOwn) {
+  static std::string told;
+  static galley_kernel asks = small::add;
+  asks.prepare = [](void* self, const galley_node_view* const* nodes, uint32_t n, const galley_kernel_setup* setup, void** state,
+                    galley_error* error) {
+    told = std::string(setup->target->device) + (setup->queue ? ", a queue" : "");
+    return small::add.prepare(self, nodes, n, setup, state, error);
+  };
+  asks.enqueue = [](void* state, galley_queue* queue, galley_error* error) {
+    if (queue) told += ", a queue";
+    return small::add.enqueue(state, nullptr, error);
+  };
+  Builder b;
+  const TensorId x = b.tensor("x", {64}), there = b.tensor("there", {64}, Life::Run, 1), made = b.tensor("made", {64}, Life::Run, 1),
+                 back = b.tensor("back", {64}), y = b.tensor("y", {64});
+  b.kernel(SegmentKind::Load, small::count_up, {}, {b.write(x)}, 1);
+  b.record(SegmentKind::Load, 0, 1);
+  b.wait(SegmentKind::Load, 1, 1);
+  b.copy(SegmentKind::Load, x, there, 1, 2);
+  b.wait(SegmentKind::Load, 0, 2);
+  b.kernel(SegmentKind::Load, asks, {b.read(there), b.read(there)}, {b.write(made)}).launch()->on_host = true;
+  b.record(SegmentKind::Load, 0, 3);
+  b.wait(SegmentKind::Load, 1, 3);
+  b.copy(SegmentKind::Load, made, back, 1, 4);
+  b.wait(SegmentKind::Load, 0, 4);
+  b.kernel(SegmentKind::Load, small::add, {b.read(back), b.read(x)}, {b.write(y)});
+  Running r = run(b);
+  ASSERT_TRUE(r.executor) << r.error.cause;
+  ASSERT_OK(r.executor->load());
+  Floats expected(64);
+  for (size_t i = 0; i < 64; ++i) expected[i] = 3 * static_cast<float>(i + 1);
+  EXPECT_EQ(r.values(y), expected);
+  EXPECT_EQ(told, "cpu");
+}
+
+TEST_P(Executors, AFailingKernelOfTheHostIsNamed) {
+  Builder b;
+  const TensorId x = b.tensor("x", {1});
+  b.kernel(SegmentKind::Load, small::fails, {}, {b.write(x)}).launch()->on_host = true;
+  Running r = run(b);
+  ASSERT_TRUE(r.executor) << r.error.cause;
+  const Status status = r.executor->load();
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().exit, Exit::Plugin);
+  EXPECT_EQ(status.error().cause,
+            "load, instruction 0, 'fails.1', kernel 'fails.test': plugin 'fails.test' failed in enqueue: the cable is loose");
+}
+
 TEST_P(Executors, AFailingKernelIsNamed) {
   for (const galley_kernel* kernel : {&small::fails, &small::throws}) {
     Builder b;

@@ -78,7 +78,7 @@ TEST_F(Bind, KernelsThatWereAskedForAndNotChosen) {
   const std::vector<std::string> elsewhere = lines({"hand"});
   EXPECT_EQ(std::ranges::count(elsewhere,
                                "'kernels' names the plugin 'hand', but the plan has none of its kernels for device 'hnad': its "
-                               "kernels are for the device 'hand'"),
+                               "kernels are for the device 'cpu', 'hand'"),
             1);
   EXPECT_EQ(std::ranges::count(elsewhere,
                                "plugin 'hand': kernel 'mul.wide' is for the device 'hand', which no plugin provides; did you mean 'hnad'?"),

@@ -205,6 +205,19 @@ const std::vector<const galley_op*>& ops() {
             .table(),
         made("wide").input("x", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE).infer<like_first>().gradient<wide_gradient>().table(),
         made("stray").input("x", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE).infer<like_first>().gradient<stray_gradient>().table(),
+        made("decompose")
+            .input("x", GALLEY_ROLE_WHOLE)
+            .input("p", GALLEY_ROLE_WHOLE, in_place | GALLEY_OPERAND_OPTIONAL)
+            .output("y", GALLEY_ROLE_WHOLE)
+            .flags(GALLEY_OP_LOAD_ON_HOST)
+            .infer<like_first>()
+            .table(),
+        made("no_decompose")
+            .input("x", GALLEY_ROLE_WHOLE)
+            .output("y", GALLEY_ROLE_WHOLE)
+            .flags(GALLEY_OP_LOAD_ON_HOST)
+            .infer<like_first>()
+            .table(),
         made("idle").input("x", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE).infer<like_first>().gradient<idle_gradient>().table(),
     };
   }();

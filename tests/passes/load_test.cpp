@@ -1,5 +1,8 @@
 // What a run begins with: values that nodes make of files and first values, and nothing that nobody reads.
+#include <algorithm>
+
 #include "host/passes/place/components.hpp"
+#include "host/plugins/isa.hpp"
 #include "tests/passes/hand.hpp"
 
 namespace galley::hand {
@@ -238,6 +241,108 @@ TEST_F(LoadPacked, NotWithoutAFormat) {
   graph.tensor(w).storage.format.clear();
   component(0, {4}, GALLEY_I16);
   EXPECT_EQ(loaded(), "'w' is to begin as 'value 0', component 0 of its format, and it is in none");
+}
+
+// ---- What the host computes ---------------------------------------------------------------------------------------------------------
+
+/// For a device in whose memory the host cannot reach.
+class LoadBeside : public Load {
+ protected:
+  LoadBeside() { target.memories = {{"device", 64, false, true}, {"pinned", 64, true, false}}; }
+};
+
+TEST_F(LoadBeside, TheHostHasCopiesOfWhatTheDeviceHas) {
+  model(w);
+  from_file(w);
+  begins(w, made("rest", "mul", {w, made("part", "decompose", {w})}));
+  EXPECT_EQ(loaded(),
+            "load[0] read 'read first w' entry 'w' -> w first w f32(4), w staging@1 u8(1048576)\n"
+            "load[1] copy 'copy of first w': r first w f32(4) -> w first w on host@1 f32(4)\n"
+            "load[2] decompose 'part' on the host: r first w on host@1 f32(4) -> w part on host@1 f32(4)\n"
+            "load[3] copy 'copy of part on host': r part on host@1 f32(4) -> w part f32(4)\n"
+            "load[4] mul 'rest': r first w f32(4), r part f32(4) -> w rest f32(4)\n"
+            "load[5] copy 'begin w': r rest f32(4) -> w w f32(4)\n");
+  EXPECT_EQ(verified(), "");
+}
+
+TEST_F(LoadBeside, WhatOnlyTheHostTouchesLiesThere) {
+  const galley_tensor v = parameter("v");
+  model(v);
+  from_file(w);
+  begins(v, made("second", "decompose", {made("first", "decompose", {w})}));
+  EXPECT_EQ(loaded(),
+            "load[0] read 'read first w' entry 'w' -> w first w@1 f32(4), w staging@1 u8(1048576)\n"
+            "load[1] decompose 'first' on the host: r first w@1 f32(4) -> w first@1 f32(4)\n"
+            "load[2] decompose 'second' on the host: r first@1 f32(4) -> w second on host@1 f32(4)\n"
+            "load[3] copy 'copy of second on host': r second on host@1 f32(4) -> w second f32(4)\n"
+            "load[4] copy 'begin v': r second f32(4) -> w v f32(4)\n");
+  EXPECT_EQ(verified(), "");
+}
+
+TEST_F(LoadBeside, WhatIsUpdatedInPlaceComesBack) {
+  const galley_tensor v = parameter("v"), one = tensor("one", {4}, GALLEY_KIND_TRANSIENT),
+                      kept = tensor("kept", {4}, GALLEY_KIND_TRANSIENT);
+  model(v);
+  node("ones", "fill", {}, Section::Load, {one});
+  node("zeros", "fill", {}, Section::Load, {kept});
+  begins(v, made("sum", "add", {made("part", "decompose", {one, kept}), kept}));
+  EXPECT_EQ(loaded(),
+            "load[0] fill 'ones' -> w one f32(4)\n"
+            "load[1] fill 'zeros' -> w kept f32(4)\n"
+            "load[2] copy 'copy of one': r one f32(4) -> w one on host@1 f32(4)\n"
+            "load[3] copy 'copy of kept': r kept f32(4) -> w kept on host@1 f32(4)\n"
+            "load[4] decompose 'part' on the host: r one on host@1 f32(4), rw kept on host@1 f32(4) -> w part on host@1 f32(4)\n"
+            "load[5] copy 'copy of kept on host': r kept on host@1 f32(4) -> w kept f32(4)\n"
+            "load[6] copy 'copy of part on host': r part on host@1 f32(4) -> w part f32(4)\n"
+            "load[7] add 'sum': r part f32(4), r kept f32(4) -> w sum f32(4)\n"
+            "load[8] copy 'begin v': r sum f32(4) -> w v f32(4)\n");
+}
+
+TEST_F(LoadBeside, KernelsAndWorkspacesAreTheProcessors) {
+  const galley_tensor v = parameter("v");
+  model(node("sum", "add", {w, v}));
+  begins(v, made("b", "decompose", {w}));
+  begins(w, made("a", "decompose", {w}));
+  // For the device, there is a kernel of groups.
+  ASSERT_EQ(run({load, order, place, bind, fuse, alias}), "");
+  int found = 0;
+  for (const Instruction& i : c->program.segment(SegmentKind::Load).code) {
+    if (!i.launch() || i.launch()->op() != op("decompose")) continue;
+    EXPECT_STREQ(i.launch()->kernel->name, "decompose.cpu");
+    ASSERT_NE(i.workspace(), no_tensor);
+    const ProgramTensor& workspace = c->program.tensors[static_cast<size_t>(i.workspace())];
+    EXPECT_EQ(workspace.memory, 1u);
+    EXPECT_EQ(workspace.bytes, 64);
+    ++found;
+  }
+  EXPECT_EQ(found, 2);
+  EXPECT_EQ(std::ranges::count(c->program.kernels, Program::Chosen{"decompose", "decompose.cpu", "hand"}), 1);
+}
+
+TEST_F(LoadBeside, WithoutAKernelForTheProcessor) {
+  model(w);
+  begins(w, made("part", "no_decompose", {w}));
+  EXPECT_EQ(run({load, order, place, bind}), "no kernel of device 'cpu' (" + cpu_isa() +
+                                                 ") does op 'no_decompose' of node 'part' on (4), which the host computes while it loads");
+}
+
+TEST_F(Load, ADeviceInWhoseMemoryTheHostReachesNeedsNoCopies) {
+  model(w);
+  begins(w, made("part", "decompose", {w}));
+  EXPECT_EQ(loaded(),
+            "load[0] fill 'init w' -> w first w f32(4)\n"
+            "load[1] decompose 'part' on the host: r first w f32(4) -> w part f32(4)\n"
+            "load[2] copy 'begin w': r part f32(4) -> w w f32(4)\n");
+}
+
+TEST_F(Load, TheProcessorIsTheDevice) {
+  target.device = "cpu";
+  model(w);
+  begins(w, made("part", "decompose", {w}));
+  EXPECT_EQ(loaded(),
+            "load[0] fill 'init w' -> w first w f32(4)\n"
+            "load[1] decompose 'part': r first w f32(4) -> w part f32(4)\n"
+            "load[2] copy 'begin w': r part f32(4) -> w w f32(4)\n");
 }
 
 }  // namespace

@@ -121,6 +121,17 @@ TEST(Shadow, KernelsComputeWhereTheClassDoes) {
   EXPECT_SAYS(verdict(s.program), "micro[0] 'forward' computes with 'x' in memory class 'spill', which does not compute");
 }
 
+TEST(Shadow, WhatTheHostRunsLiesWhereItReaches) {
+  Step s;
+  s.program.tensors[static_cast<size_t>(s.x)].memory = 1;
+  for (const size_t i : {0, 1}) s.micro(i).launch()->on_host = true;
+  Target target = little_target();
+  EXPECT_TRUE(check_program(s.program, target).ok());
+  target.memories[1].host_access = false;
+  EXPECT_SAYS(check_program(s.program, target).error().cause,
+              "micro[0] 'forward' computes with 'x' in memory class 'spill', which lies beyond the host's reach");
+}
+
 /// x is made, copied to y in the other class, changed; y is copied back and read.
 struct Offload : Little {
   TensorId x = tensor("x", 50), away = tensor("away", 50, Life::Segment, 1), back = tensor("back", 50), other = tensor("other", 50);

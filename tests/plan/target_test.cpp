@@ -6,6 +6,7 @@
 #include <fstream>
 #include <type_traits>
 
+#include "host/plugins/isa.hpp"
 #include "tests/plan/little.hpp"
 
 namespace galley {
@@ -120,12 +121,31 @@ TEST(Target, ComesBackFromItsText) {
   EXPECT_EQ(target_toml(*back), text);
 }
 
+TEST(Target, OfTheHostBesideADevice) {
+  Target target = base();
+  EXPECT_TRUE(target.is_processor());
+  target.memories[0].host_access = false;
+  EXPECT_FALSE(target.is_processor());
+  target.device = "cuda";
+  target.isa = "sm_90";
+  target.threads = 132;
+  target.peaks = {{"bf16", 1e15}, {"f32", 6e13}};
+  target.libraries = {{"cublaslt", "13.0"}};
+  const Target host = target.of_host();
+  EXPECT_EQ(host.device, "cpu");
+  EXPECT_EQ(host.isa, cpu_isa());
+  EXPECT_EQ(host.threads, 132);
+  EXPECT_EQ(host.peaks, Target().peaks);
+  EXPECT_TRUE(host.libraries.empty());
+  EXPECT_EQ(host.memories, target.memories);
+}
+
 TEST(Target, View) {
   const Target target = base();
   const TargetView made(target);
   const galley_target& view = *made.get();
   EXPECT_EQ(view.size, sizeof(galley_target));
-  EXPECT_EQ(view.device, target.device.c_str());
+  EXPECT_EQ(view.device, target.device);
   EXPECT_STREQ(view.isa, "x86-64-v3");
   EXPECT_EQ(view.threads, 2);
   EXPECT_EQ(view.workspace_budget, target.workspace_budget);

@@ -42,6 +42,7 @@ Result<std::vector<bool>> keep_formats(Compilation& c, const Homes& homes, const
                                        Instruction* instruction) {
   constexpr size_t most = 6;  // of more operands in formats, all or none
   std::vector<size_t> formats;
+  if (instruction->launch()->op()->flags & GALLEY_OP_LOAD_ON_HOST) return std::vector<bool>(staged.size(), false);
   for (size_t k = 0; k < staged.size(); ++k)
     if (const galley_tensor t = staged[k].tensor; !homes.tensors()[homes.base(t)].storage.format.empty() && homes.unpacks(t))
       formats.push_back(k);

@@ -2,6 +2,7 @@
 #include <deque>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "galley/op.h"
 #include "host/passes/constants.hpp"
@@ -10,6 +11,7 @@
 #include "host/passes/packed.hpp"
 #include "host/passes/place/emitter.hpp"
 #include "host/passes/place/files.hpp"
+#include "host/plan/outline.hpp"
 
 namespace galley {
 namespace {
@@ -214,12 +216,45 @@ class Loading {
   std::set<galley_node> emitted_;
 };
 
+/// Gives the launches of ops with GALLEY_OP_LOAD_ON_HOST to the host, unless the device is the processor. Of what the device has, or gets,
+/// the host has a copy at that time. What only the host and files touch lies where the host reaches it.
+void compute_on_host(Compilation& c, SegmentCode& code) {
+  const uint32_t host = c.target.host_memory();
+  std::vector<Instruction> placed = std::exchange(c.program.segment(code.kind()).code, {});
+  std::set<TensorId> by_host, by_device;
+  for (Instruction& i : placed) {
+    Launch* const launch = i.launch();
+    if (launch) launch->on_host = launch->op()->flags & GALLEY_OP_LOAD_ON_HOST && !c.target.is_processor();
+    if (!i.read()) visit_touched(i, [&](TensorId t) { (launch && launch->on_host ? by_host : by_device).insert(t); });
+  }
+  for (const TensorId t : by_host)
+    if (ProgramTensor& made = c.program.tensors[static_cast<size_t>(t)]; !by_device.contains(t) && made.life == Life::Segment)
+      made.memory = host;
+  for (Instruction& i : placed) {
+    std::vector<std::pair<Operand, Operand>> back;
+    if (i.launch() && i.launch()->on_host)
+      for (auto* operands : {&i.inputs, &i.outputs})
+        for (Operand& o : *operands) {
+          if (!o.present() || code.tensor(o.tensor).memory == host) continue;
+          const Operand there = o;
+          const auto& [name, strategy] = std::pair(code.tensor(o.tensor).name, code.tensor(o.tensor).strategy);
+          o.tensor = add_tensor(c.program, {name + " on host", o.dtype, o.shape, 0, host, Owner::Workspace, Life::Segment, strategy});
+          o.offset = 0;
+          if (o.access & GALLEY_READ) code.copy(there, o);
+          if (o.access & GALLEY_WRITE) back.emplace_back(o, there);
+        }
+    code.add(std::move(i));
+    for (const auto& [from, to] : back) code.copy(from, to);
+  }
+}
+
 }  // namespace
 
 Status place_load(Compilation& c, const Homes& homes) {
   Loading loading(c, homes);
   for (galley_tensor t = 1; t <= c.graph.tensor_count(); ++t) TRY_STATUS(loading.with_others(t));
   TRY_STATUS(loading.know_unread());
+  compute_on_host(c, loading.code());
   if (!c.steps()) return ok();
   AttrList zero;
   zero.set("value", 0.0);

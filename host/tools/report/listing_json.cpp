@@ -74,6 +74,7 @@ Value contract(const galley_op& op) {
                                      {GALLEY_OP_LOW, "low"},
                                      {GALLEY_OP_PRIVATE, "private"},
                                      {GALLEY_OP_ROUNDS, "rounds"},
+                                     {GALLEY_OP_LOAD_ON_HOST, "load_on_host"},
                                      {GALLEY_OP_FULL, "full"}});
   out["grain"] = std::string(grains[op.grain]);
   if (op.grain == GALLEY_GRAIN_BLOCK) out["grain_block"] = op.grain_block;

@@ -102,6 +102,12 @@ typedef struct galley_attr_rule {
  * do not measure the gradient. */
 #define GALLEY_OP_ROUNDS (1ull << 32)
 
+/* A hint: while a run loads, the host computes it by its kernel for "cpu", whatever the device is: for what is made once and is no work for
+ * a device, such as a decomposition. That kernel is called without a queue; its operands lie where the host reaches them, in no format. The
+ * plan has their memory, and the copies from the device and to it. The op's plugin needs no kernels for other devices, unless nodes of it
+ * are in other parts of a run, where it is as any other op. */
+#define GALLEY_OP_LOAD_ON_HOST (1ull << 33)
+
 /* No contract: only its own plugin and the host make nodes of it, and only its own plugin has kernels for it. It may change with each
  * version, as nobody else relies on it. */
 #define GALLEY_OP_PRIVATE 64ull

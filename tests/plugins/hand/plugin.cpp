@@ -283,7 +283,9 @@ const bool registered =
     add(kernel<never>("pair_pack.any", "pair_pack", kDevice)) && add(kernel<never>("tiles_pack.any", "tiles_pack", kDevice)) &&
     add(kernel<never, sixteen, nullptr, 1000000>("full.sixteen", "full", kDevice)) &&
     add(nodes_kernel<Pairs>("step.pairs", "step", kDevice, GALLEY_KERNEL_GROUPS | GALLEY_KERNEL_FORMATS)) &&
-    add(nodes_kernel<Tables>("look.tables", "look", kDevice)) && add(kernel<never>("pair_unpack.any", "pair_unpack", kDevice));
+    add(nodes_kernel<Tables>("look.tables", "look", kDevice)) && add(kernel<never>("pair_unpack.any", "pair_unpack", kDevice)) &&
+    add(kernel<never, nullptr, sixteen_a_number>("decompose.cpu", "decompose", "cpu")) &&
+    add(nodes_kernel<Never<1, true>>("decompose.group", "decompose", kDevice));
 
 }  // namespace
 
