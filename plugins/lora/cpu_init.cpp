@@ -1,4 +1,5 @@
-// The ops of init.cpp on the CPU. lora_principal reads W once for each vector of the Lanczos process, in double: some hundred times.
+// The ops of init.cpp on the CPU. lora_principal reads W once for each vector of the Lanczos process, in double: some hundred times. It is
+// computed here for runs on other devices too (GALLEY_OP_LOAD_ON_HOST).
 #include "init.hpp"
 
 namespace {

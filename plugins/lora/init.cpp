@@ -43,7 +43,7 @@ void principal_reference(const Node& node) {
 
 Op lora_principal("lora_principal", "B (N, rank), A (rank, K): the principal part of W, or of W − less, (N, K) or transposed (K, N)");
 const bool principal_added =
-    add(lora_principal.flags(GALLEY_OP_PRIVATE)
+    add(lora_principal.flags(GALLEY_OP_PRIVATE | GALLEY_OP_LOAD_ON_HOST)
             .input("w", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT | GALLEY_OPERAND_ANY_DTYPE)
             .input("less", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT | GALLEY_OPERAND_OPTIONAL)
             .output("b", GALLEY_ROLE_WHOLE)

@@ -147,6 +147,8 @@ struct Level {
   std::vector<const galley_codec*> codecs;
   const galley_kernel* kernel(const std::string& op) const;    ///< the first one for an op
   const galley_codec* codec(const std::string& format) const;  ///< null: there is none
+  /// Whether it needs kernels for an op: of one that the host computes while a run loads, the processor's are enough.
+  bool needs(const galley_op& op) const { return !(op.flags & GALLEY_OP_LOAD_ON_HOST) || isa.starts_with("x86-64"); }
 };
 struct Plugin {
   std::vector<const galley_op*> ops;

@@ -22,7 +22,7 @@ TEST(Ops, HaveCasesReferencesAndKernels) {
     for (const Level& level : models().levels) {
       bool found = false;
       for (const galley_kernel* kernel : level.kernels) found = found || kernel->op == std::string(op->name);
-      EXPECT_TRUE(found) << op->name << " has no kernel at " << level.isa;
+      EXPECT_TRUE(found || !level.needs(*op)) << op->name << " has no kernel at " << level.isa;
     }
   }
   for (const Level& level : models().levels)
