@@ -1,5 +1,6 @@
 #include "host/commands/run_commands.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <optional>
@@ -23,7 +24,6 @@
 #include "host/tools/report/progress.hpp"
 #include "host/tools/report/rounding_report.hpp"
 #include "host/tools/report/scores_report.hpp"
-#include "host/tools/report/tensorboard.hpp"
 #include "host/tools/report/terminal.hpp"
 
 namespace galley {
@@ -46,11 +46,25 @@ void print_done(const Study& study, const std::filesystem::path& directory) {
   print_lines("  galley export %s%s --out NEW\n", run.c_str(), std::filesystem::exists(directory / "adapter", error) ? " --merge" : "");
 }
 
-/// Trains with all observers of a run: its files and the terminal.
+/// The listeners of every run, which come with Galley, but for those that the recipe uses itself. One that cannot be made is left out.
+std::vector<std::unique_ptr<const LoadedStrategy>> listeners_of_every_run(const Study& study) {
+  std::vector<std::unique_ptr<const LoadedStrategy>> out;
+  for (const auto& plugin : study.plugins->all())
+    for (const StrategySpec& spec : plugin->manifest.strategies) {
+      const bool used = std::ranges::any_of(study.recipe.uses, [&](const Use& use) { return use.name == spec.name; });
+      if (!spec.always || used || !study.built_in(*plugin)) continue;
+      Result<std::unique_ptr<const LoadedStrategy>> made =
+          LoadedStrategy::create(*study.plugins, {spec.name, {}, {plugin->manifest.file.string(), spec.line}, {}});
+      if (made) out.push_back(std::move(made).value());
+      else log(LogLevel::Warning, made.error().cause + "; the run goes on without it");
+    }
+  return out;
+}
+
+/// Trains with all observers of a run: its files, the terminal, and listeners.
 Status train_shown(const CommandLine& a, const Study& study, const OpenSource& open, const std::filesystem::path& directory) {
   MemoryFile memory;
   MetricsFile metrics;
-  EventsFile events;
   Progress progress;
   StopSignals signals;
   TrainOptions options;
@@ -64,7 +78,9 @@ Status train_shown(const CommandLine& a, const Study& study, const OpenSource& o
       if (a.has("--profile")) profile.add(timed);
       if (trace) trace->add(timed);
     };
-  options.observers = {&memory, &metrics, &events, &progress, &signals};
+  options.observers = {&memory, &metrics, &progress, &signals};
+  const auto listeners = listeners_of_every_run(study);
+  for (const auto& listener : listeners) options.listeners.push_back(listener.get());
   options.stop = StopSignals::asked;
   options.until = TRY(a.integer("--until", 0, 1));
   Status trained = reference.finish(train(study, open, directory, options));

@@ -298,7 +298,8 @@ StrategySpec Reader::read_strategy(const toml::table& table) {
   if (!is_name(out.name, "._-"))
     fail(*table.get("name"), "'name' must be lower-case letters, digits, '.', '_' and '-', not '" + out.name + "'");
   const std::string where = "strategy '" + out.name + "'";
-  only(table, where, {"name", "summary", "source", "exactness", "against", "option", "provides", "needs", "config", "loss", "control"});
+  only(table, where,
+       {"name", "summary", "source", "exactness", "against", "option", "provides", "needs", "config", "loss", "control", "always"});
   out.summary = string(table, "summary", where, true);
   out.source = string(table, "source", where);
   const std::string exactness = string(table, "exactness", where, true);
@@ -313,6 +314,7 @@ StrategySpec Reader::read_strategy(const toml::table& table) {
   out.losses = read_losses(table, out);
   out.config = strings(table, "config");
   out.control = exact<bool>(table, "control", "true or false").value_or(false);
+  out.always = exact<bool>(table, "always", "true or false").value_or(false);
   return out;
 }
 

@@ -15,8 +15,8 @@
 //   isa = "x86-64-v4"                 # without: for every machine; the best that fits is taken
 //   library = "example-cpu-v4.so"
 //
-//   [provides]                        # optional: so that it is loaded when someone asks for one of these. A plugin without strategies
-//   ops = ["example_step"]            # is always loaded and need not say it
+//   [provides]                        # optional: so that it is loaded when someone asks for one of these. A plugin without strategies and
+//   ops = ["example_step"]            # kinds of data is always loaded and need not say it
 //   kernels = ["linear"]              # kernels for ops of others
 //   formats = []
 //   devices = []
@@ -53,6 +53,7 @@
 //   needs = [{ facet = "update" }]    # what another strategy of the recipe has to provide; with `value`: this one
 //   config = ["quantization_config"]  # keys of a model's config.json that describe what this strategy has saved
 //   control = true                    # optional, of plugins that come with Galley: a recipe with it is the control of `galley compare`
+//   always = true                     # likewise: it listens to every run whose recipe does not use it itself
 //
 //   [[strategy.option]]
 //   name = "lr"
@@ -129,6 +130,7 @@ struct StrategySpec {
   std::vector<FacetRule> provides, needs;
   std::vector<std::string> config;  ///< keys of a model's config.json that a run with this strategy understands
   bool control = false;             ///< it changes nothing but rounding errors: what these do alone is seen beside a recipe with it
+  bool always = false;              ///< it listens to every run
   int line = 0;
 
   const OptionSpec* option(std::string_view option_name) const;

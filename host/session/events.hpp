@@ -1,4 +1,4 @@
-// What a run tells while it runs. The terminal, metrics.jsonl and TensorBoard listen (host/tools/report), and plugins do (listeners.hpp).
+// What a run tells while it runs. The terminal and metrics.jsonl listen (host/tools/report), and plugins do (listeners.hpp).
 #pragma once
 
 #include <cstdint>

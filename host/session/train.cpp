@@ -267,10 +267,11 @@ Result<bool> is_last(const Study& study, const fs::path& latest) {
   return !said.ended.empty() || out_of_patience(study.recipe, said.validation);
 }
 
-/// Returns the strategies of the recipe that listen.
-std::vector<Listeners::Maker> makers(const Study& study) {
+/// Returns the strategies of the recipe that listen, and others.
+std::vector<Listeners::Maker> makers(const Study& study, std::vector<const LoadedStrategy*> strategies) {
   std::vector<Listeners::Maker> out;
-  for (const auto& s : study.loaded)
+  for (const auto& s : study.loaded) strategies.push_back(s.get());
+  for (const LoadedStrategy* s : strategies)
     if (s->observer()) out.push_back({s->caller(), *s->observer(), s->instance()});
   return out;
 }
@@ -337,7 +338,7 @@ Result<bool> is_complete(const Study& study, const fs::path& directory) {
 
 Status train(const Study& study, const OpenSource& open, const fs::path& directory, const TrainOptions& options) {
   const RunLock lock = TRY(RunLock::take(directory));
-  Listeners listeners(makers(study), options.observers);
+  Listeners listeners(makers(study, options.listeners), options.observers);
   TrainOptions told = options;
   told.observers.push_back(&listeners);
   return listeners.finish(train_locked(study, open, directory, told));

@@ -12,9 +12,10 @@ namespace galley {
 
 struct TrainOptions {
   SessionOptions session = {};
-  std::vector<Observer*> observers = {};  ///< told in this order
-  std::function<bool()> stop = {};        ///< asked between steps; true: save and end with exit code Interrupted
-  int64_t until = 0;                      ///< save and end after this step, as if it had been interrupted there; 0: the last one
+  std::vector<Observer*> observers = {};              ///< told in this order
+  std::vector<const LoadedStrategy*> listeners = {};  ///< told as those of the recipe are
+  std::function<bool()> stop = {};                    ///< asked between steps; true: save and end with exit code Interrupted
+  int64_t until = 0;  ///< save and end after this step, as if it had been interrupted there; 0: the last one
 };
 
 /// Opens the data. Called at most once, and not where nothing is left to do.

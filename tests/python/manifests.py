@@ -54,6 +54,7 @@ BROKEN = {
     'no choices': ('[[strategy.option]]\nname = "norm"', f'{OPTION}"choice"\n[[strategy.option]]\nname = "norm"', "has no 'choices'"),
     'type': ('[[strategy.option]]\nname = "norm"', f'{OPTION}"numbr"\n[[strategy.option]]\nname = "norm"', "unknown type 'numbr'"),
     'exactness': ('exactness = "rounding"', 'exactness = "perfect"', "'exactness' must be 'bits', 'rounding' or 'approximate', not 'perfect'"),
+    'always': ('exactness = "rounding"', 'exactness = "rounding"\nalways = "yes"', "'always' must be true or false"),
     'control': ('exactness = "rounding"', 'exactness = "rounding"\ncontrol = 1', "'control' must be true or false"),
     'facet': ('facet = "update"', 'facet = "updates"', "unknown facet 'updates'"),
     'needs when': (NEED, 'needs = [{ facet = "update", when = 3 }]', "'when' must be a table: { option = value }"),

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Listeners of a run (galley.observer/1) as plugins that are built with the installed SDK alone: the template `csv` has what metrics.jsonl has, however often the run
-was stopped; one that fails is left out, or ends the run where it says so; nothing that is planned or computed is another."""
+was stopped; one that fails is left out, or ends the run where it says so; nothing that is planned or computed is another. And the one that comes with Galley and
+listens to every run, TensorBoard's."""
 import functools
+import os
 import pathlib
 import shutil
 import signal
 
-from galley_test import Run, binary, case, cases, check, every, finish, fresh_folder, from_config, lines_of, plan, recipe, require, run, source, together, untimed, use
+from galley_test import (Run, binary, case, cases, check, every, finish, fresh_folder, from_config, lines_of, plan, program, recipe, require, run, source, together,
+                         untimed, use)
 from sdk_kit import build, configure_and_build, outside
 
 fresh_folder()
@@ -111,6 +114,7 @@ name = "{}"
 summary = "For tests"
 exactness = "bits"
 against = "without"
+always = true  # which counts in plugins that come with Galley only
 '''
 
 
@@ -202,7 +206,7 @@ def check_rows(out):
 @case
 def whole():
     out, said = trained('whole', CSV)
-    check(said.stderr == '', f'{said}')
+    check(said.stderr == '' and not (out / 'told.txt').exists(), f'{said}')
     check_rows(out)
 
 
@@ -332,6 +336,55 @@ def not_understood(name, of):
 @case
 def a_hint():
     run('plan', written('hint', use('later')), '--plugin-path', listeners('hint', flags='4294967296'))
+
+
+# ---- TensorBoard's, which listens to every run -------------------------------------------------------------------------------------------
+
+
+def shown(out):
+    """What of steps and of validations is in TensorBoard's files, one for each process that has trained."""
+    files = [x.read_bytes() for x in out.glob('events.out.tfevents.*')]
+    return len(files), *(sum(x.count(tag) for x in files) for tag in (b'train/lr', b'train/loss_scale', b'validation/loss'))
+
+
+@cases({'as it is': (None, (1, 6, 6, 4)), 'some': (2, (1, 3, 3, 4)), 'none': (0, (0, 0, 0, 0))})
+def tensorboard(name, of):
+    every_step, wanted = of
+    out = plain().path
+    if every_step is not None:
+        out = pathlib.Path(f'every-{every_step}')
+        run('train', written(out.name), '--out', out, '--use', f'tensorboard {{ every = {every_step} }}')
+        check(untimed(lines_of(out)) == untimed(plain().lines) and saved(out) == saved(plain().path), f'{out}: with a listener it is another run')
+    check(shown(out) == wanted, f'{out}: {shown(out)}, not {wanted}')
+
+
+@case
+def tensorboard_of_a_run_that_goes_on():
+    """Each process has a file of its own."""
+    run('train', written('goes-on'), '--out', 'goes-on', '--until', '2')
+    run('resume', 'goes-on')
+    check(shown(pathlib.Path('goes-on')) == (2, 6, 6, 4), f'{shown(pathlib.Path("goes-on"))}')
+
+
+@cases(['broken', 'gone'])
+def tensorboard_that_is_not_there(name):
+    """The run goes on without it: with a warning where its plugin cannot be used, and without a word where there is none."""
+    own = pathlib.Path(f'installation-{name}').resolve()
+    (own / 'plugins').mkdir(parents=True)
+    shutil.copy(program, own / 'galley')
+    os.symlink(binary / 'models', own / 'models')
+    for folder in (binary / 'plugins').iterdir():
+        if folder.name != 'tensorboard':
+            os.symlink(folder, own / 'plugins' / folder.name)
+    if name == 'broken':
+        shutil.copytree(binary / 'plugins' / 'tensorboard', own / 'plugins' / 'tensorboard')
+        (own / 'plugins' / 'tensorboard' / 'tensorboard.so').write_text('')
+    said = run('train', written(name), '--out', name, executable=own / 'galley')
+    check(shown(pathlib.Path(name))[0] == 0 and saved(pathlib.Path(name)) == saved(plain().path), f'{name}: {shown(pathlib.Path(name))}')
+    if name == 'broken':
+        check('tensorboard/plugin.toml:' in said.stderr and said.stderr.rstrip().endswith('the run goes on without it'), f'{said}')
+    else:
+        check(said.stderr == '', f'{said}')
 
 
 # ---- What is planned ----------------------------------------------------------------------------------------------------------------------
