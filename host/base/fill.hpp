@@ -43,26 +43,26 @@ struct FillInfo {
   const char* name;   ///< the name in families
   const char* input;  ///< the model's input that gets it unless the family says otherwise; "": none
   FillExtent extent;
-  bool labels;  ///< it holds labels. Those that count in the loss: all but −100; in F32, all that are numbers
+  const char* unit;  ///< of a loss on them, if they are labels; else null. All count but −100; in F32, all that are numbers
 };
 inline constexpr std::array<FillInfo, kFills> kFillInfo = {{
-    {"tokens", "input_ids", FillExtent::Row, false},            // the tokens; with masked_tokens, some of them masked
-    {"next_tokens", "", FillExtent::Row, true},                 // the token that follows in its document
-    {"positions", "position_ids", FillExtent::Row, false},      // counted from the begin of the document
-    {"first_key", "first_key", FillExtent::Row, false},         // where the document begins in the row
-    {"last_key", "last_key", FillExtent::Row, false},           // where the document ends in the row
-    {"token_types", "token_type_ids", FillExtent::Row, false},  // which of two texts a token belongs to: 0 or 1
-    {"masked_tokens", "", FillExtent::Row, true},               // of a token that is masked, what it was
-    {"token_labels", "", FillExtent::Row, true},                // the label of each token
-    {"first_token", "first_token", FillExtent::One, false},     // the row's first token, counted in the micro-batch
-    {"last_token", "last_token", FillExtent::One, false},       // the row's last token, counted in the micro-batch
-    {"row_labels", "", FillExtent::Labels, true},  // the label of the row; of several, 1 for each that it has and 0 for the others
-    {"row_values", "", FillExtent::Labels, true},  // the number of the row, or several
-    {"target_tokens", "decoder_input_ids", FillExtent::Target, false},        // the target, after the token that begins one
-    {"target_labels", "", FillExtent::Target, true},                          // the target
-    {"target_positions", "decoder_position_ids", FillExtent::Target, false},  // 0, 1, 2 …
-    {"source_first", "source_first", FillExtent::Target, false},              // where the source begins in its row
-    {"source_last", "source_last", FillExtent::Target, false},                // where the source ends in its row
+    {"tokens", "input_ids", FillExtent::Row, nullptr},                    // the tokens; with masked_tokens, some of them masked
+    {"next_tokens", "", FillExtent::Row, "nats a token"},                 // the token that follows in its document
+    {"positions", "position_ids", FillExtent::Row, nullptr},              // counted from the begin of the document
+    {"first_key", "first_key", FillExtent::Row, nullptr},                 // where the document begins in the row
+    {"last_key", "last_key", FillExtent::Row, nullptr},                   // where the document ends in the row
+    {"token_types", "token_type_ids", FillExtent::Row, nullptr},          // which of two texts a token belongs to: 0 or 1
+    {"masked_tokens", "", FillExtent::Row, "nats a token"},               // of a token that is masked, what it was
+    {"token_labels", "", FillExtent::Row, "nats a label"},                // the label of each token
+    {"first_token", "first_token", FillExtent::One, nullptr},             // the row's first token, counted in the micro-batch
+    {"last_token", "last_token", FillExtent::One, nullptr},               // the row's last token, counted in the micro-batch
+    {"row_labels", "", FillExtent::Labels, "nats a label"},               // the label of the row; of several, 1 for each that it has, and 0
+    {"row_values", "", FillExtent::Labels, "mean squared error"},         // the number of the row, or several
+    {"target_tokens", "decoder_input_ids", FillExtent::Target, nullptr},  // the target, after the token that begins one
+    {"target_labels", "", FillExtent::Target, "nats a token"},            // the target
+    {"target_positions", "decoder_position_ids", FillExtent::Target, nullptr},  // 0, 1, 2 …
+    {"source_first", "source_first", FillExtent::Target, nullptr},              // where the source begins in its row
+    {"source_last", "source_last", FillExtent::Target, nullptr},                // where the source ends in its row
 }};
 /// What a source of a plugin brings besides, by a name of its own (galley/source.h). The fills of these follow kFills, in their order.
 struct OwnInput {
@@ -79,13 +79,6 @@ inline constexpr bool is_own(Fill fill) { return static_cast<size_t>(fill) >= kF
 inline constexpr const FillInfo& info_of(Fill fill) { return kFillInfo[static_cast<size_t>(fill)]; }
 /// Returns whether these labels belong to a row, and not to its tokens.
 inline constexpr bool of_rows(Fill labels) { return labels == Fill::RowLabels || labels == Fill::RowValues; }
-
-/// Returns the unit of a loss on these labels.
-inline constexpr const char* loss_unit(Fill labels) {
-  return labels == Fill::RowValues                                  ? "mean squared error"
-         : labels == Fill::RowLabels || labels == Fill::TokenLabels ? "nats a label"
-                                                                    : "nats a token";
-}
 
 /// Returns the fill of that name, as a number; kFills if there is none.
 inline constexpr size_t fill_named(std::string_view name) {

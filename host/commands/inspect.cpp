@@ -97,6 +97,15 @@ void print_labels(const BatchRow& row, const BatchLayout& layout, const TextCode
   std::printf("%s\n", *mark.end ? mark.end : "›");
 }
 
+/// Returns how many positions are after the last token.
+size_t padding_of(const BatchRow& row) {
+  size_t end = row.length();
+  while (end > 0 && row.next()[end - 1] == kNoLabel && row.first_key()[end - 1] == static_cast<int32_t>(end - 1) &&
+         row.tokens()[end - 1] == 0)
+    --end;
+  return row.length() - end;
+}
+
 /// Prints one row: a block for each document in it.
 void print_row(const BatchRow& row, const BatchLayout& layout, int64_t number, const TextCodec* codec) {
   const Marks mark = marks();
@@ -104,11 +113,7 @@ void print_row(const BatchRow& row, const BatchLayout& layout, int64_t number, c
   const Fill labels = layout.counted();
   // An objective over a plugin's labels learns from the tokens that follow, too.
   const bool next = labels == Fill::NextTokens || is_own(labels);
-  const auto is_padding = [&](size_t s) {
-    return row.next()[s] == kNoLabel && row.first_key()[s] == static_cast<int32_t>(s) && row.tokens()[s] == 0;
-  };
-  size_t end = length;
-  while (end > 0 && is_padding(end - 1)) --end;
+  const size_t end = length - padding_of(row);
   std::printf("\nrow %lld: %zu positions, %zu of padding\n", static_cast<long long>(number), end, length - end);
   for (size_t begin = 0; begin < end;) {
     size_t stop = begin + 1;
@@ -151,7 +156,7 @@ std::string json_of(const BatchRow& row, const BatchLayout& layout) {
   for (size_t f = 0; f < kFills; ++f) {
     const auto fill = static_cast<Fill>(f);
     const FillInfo& info = info_of(fill);
-    if (row[fill].empty() || (info.labels && fill != labels)) continue;
+    if (row[fill].empty() || (info.unit && fill != labels)) continue;
     out.emplace(fill == labels ? "labels" : info.input, numbers_of(row[fill], fill == Fill::RowValues));
   }
   return to_json(Value(std::move(out)));
@@ -167,8 +172,44 @@ std::string inputs_text(const Study& study) {
   return out;
 }
 
-std::string json_of(const std::vector<DataReport>& reports, const Study& study, const Source& source) {
+/// What is in the rows of data that reports nothing, as a plugin's.
+struct RowsSeen {
+  uint64_t rows = 0, positions = 0, counted = 0;
+  static constexpr uint64_t kMost = 4096;
+};
+/// Of an epoch's first rows.
+Result<RowsSeen> look_at(const Source& source, const Study& study) {
+  const BatchLayout& layout = study.data.layout;
+  std::vector<std::byte> memory(window_bytes(layout, study.program.micro_batches) + BatchLayout::kAlignment);
+  WindowBuffer window = {layout, memory, -1, 0, 0};
+  RowsSeen out;
+  for (const uint64_t rows = std::min(source.epoch(), RowsSeen::kMost); out.rows < rows;) {
+    TRY_STATUS(source.fill(window.window + 1, window));
+    for (int64_t r = 0; r < window.rows() && out.rows < rows; ++r, ++out.rows) {
+      const BatchRow row = window.row(r);
+      const std::span<const int32_t> labels = row[layout.counted()];
+      out.positions += row.length() - padding_of(row);
+      out.counted += labels.size() - static_cast<size_t>(std::ranges::count(labels, kNoLabel));
+    }
+  }
+  return out;
+}
+
+void print_seen(const RowsSeen& seen, const Study& study, const Source& source) {
+  const auto length = static_cast<uint64_t>(study.data.layout.length);
+  const std::string of = seen.rows < source.epoch() ? " of the first " + grouped(seen.rows) : "";
+  std::printf("  %-22s %s rows of %s, %.2f %% padding%s\n", "to train on", grouped(source.epoch()).c_str(), grouped(length).c_str(),
+              100 * (1 - static_cast<double>(seen.positions) / static_cast<double>(seen.rows * length)), of.c_str());
+  std::printf("  %-22s %s%s\n", "count in the loss", grouped(seen.counted).c_str(), of.c_str());
+}
+
+std::string json_of(const std::vector<DataReport>& reports, const std::optional<RowsSeen>& seen, const Study& study, const Source& source) {
   List list;
+  if (seen)
+    list.emplace_back(Table{{"kind", Value(study.recipe.data.kind)},
+                            {"rows", Value(static_cast<int64_t>(seen->rows))},
+                            {"positions", Value(static_cast<int64_t>(seen->positions))},
+                            {"counted", Value(static_cast<int64_t>(seen->counted))}});
   for (const DataReport& report : reports) {
     Table facts = {{"kind", Value(report.kind)}};
     for (const auto& [name, number] : facts_of(report)) facts.emplace(name, number);
@@ -192,8 +233,10 @@ Status show_data(Study& study, int64_t rows, DataForm form, Split split, const s
   std::vector<std::byte> memory(study.data.bytes() + BatchLayout::kAlignment);
   TRY_STATUS(source->load(memory));
   const std::vector<DataReport> reports = source->reports();
-  if (form == DataForm::Json) std::printf("%s\n", json_of(reports, study, *source).c_str());
+  const std::optional<RowsSeen> seen = reports.empty() && source->epoch() > 0 ? std::optional(TRY(look_at(*source, study))) : std::nullopt;
+  if (form == DataForm::Json) std::printf("%s\n", json_of(reports, seen, study, *source).c_str());
   else if (reports.empty()) print_lines("data.%s: %s\n", recipe.data.kind.c_str(), study.data.summary.c_str());
+  if (seen && form == DataForm::Text) print_seen(*seen, study, *source);
   for (const DataReport& report : reports)
     if (form == DataForm::Text) print_facts(report);
   if (const std::string epochs = epochs_of(study, *source); form == DataForm::Text && !epochs.empty())
@@ -201,7 +244,7 @@ Status show_data(Study& study, int64_t rows, DataForm form, Split split, const s
   if (form == DataForm::Text) print_lines("  %-22s %s\n", "the model reads", inputs_text(study).c_str());
   const DataSpec& spec = text_data(recipe);
   std::optional<TextCodec> codec;
-  if (study.source ? spec.options.contains("tokenizer") : !reports.empty() && spec.kind != "tokens")
+  if (study.sources.front() ? spec.options.contains("tokenizer") : !reports.empty() && spec.kind != "tokens")
     codec.emplace(TRY(TextCodec::open(spec, recipe)));
 
   const BatchLayout& layout = study.data.layout;

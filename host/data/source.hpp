@@ -79,13 +79,15 @@ class Source {
   virtual void end_after(double epochs);
 };
 
+using DataPlugins = std::vector<std::unique_ptr<LoadedSource>>;  ///< of the data's parts, or of itself; null: it is Galley's own
+
 /// The kinds of data (sources/kinds.hpp): the loop knows a Source and no kind.
 struct DataKinds {
   std::vector<std::string> (*names)() = nullptr;  ///< Galley's own: all others are plugins'
-  Result<DataInfo> (*describe)(const DataSpec& spec, const Recipe& recipe, LoadedSource* plugin) = nullptr;
+  Result<DataInfo> (*describe)(const DataSpec& spec, const Recipe& recipe, const DataPlugins& plugins) = nullptr;
   Status (*check)(const DataInfo& info, const DataSpec& spec, int64_t vocabulary, const Windows& windows) = nullptr;
   Result<std::unique_ptr<Source>> (*open)(const DataInfo& info, const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
-                                          const Windows& windows, const PrepareOptions& options, LoadedSource* plugin) = nullptr;
+                                          const Windows& windows, const PrepareOptions& options, const DataPlugins& plugins) = nullptr;
 };
 
 }  // namespace galley

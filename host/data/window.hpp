@@ -93,7 +93,7 @@ struct BatchLayout {
   Fill counted() const {
     if (counted_own) return *counted_own;
     for (size_t f = kFills; f-- > kPlainFills;)
-      if (kFillInfo[f].labels && fills.has(static_cast<Fill>(f))) return static_cast<Fill>(f);
+      if (kFillInfo[f].unit && fills.has(static_cast<Fill>(f))) return static_cast<Fill>(f);
     return Fill::NextTokens;
   }
   friend bool operator==(const BatchLayout&, const BatchLayout&) = default;

@@ -62,7 +62,7 @@ Result<std::vector<Task>> family_tasks(Family& family, const std::string& model_
     const std::string labels = entry.text_field("labels");
     const size_t fill = fill_named(labels);
     task.learns = !labels.empty();
-    if (task.learns && (fill == kFills || !kFillInfo[fill].labels))
+    if (task.learns && (fill == kFills || !kFillInfo[fill].unit))
       return recipe_error("task '" + task.name + "': there are no labels '" + labels + "'");
     if (task.learns) task.labels = static_cast<Fill>(fill);
     const auto* several = entry.field<bool>("several");

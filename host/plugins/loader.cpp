@@ -253,7 +253,7 @@ void Plugins::load_providers(std::vector<std::string> Manifest::*list, std::stri
   for (const auto& plugin : plugins_) {
     if (plugin->library || plugin->problem) continue;
     const Manifest& manifest = plugin->manifest;
-    if (!manifest.strategies.empty() && !lists(manifest.*list, name)) continue;
+    if ((!manifest.strategies.empty() || !manifest.sources.empty()) && !lists(manifest.*list, name)) continue;
     if (const Status status = load(*plugin); !status.ok()) warn(status.error().cause);
   }
 }

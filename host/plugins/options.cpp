@@ -106,8 +106,9 @@ const galley_options* Options::table_at(const void* handle, const char* name, ui
   return nullptr;
 }
 
-Result<std::unique_ptr<const Options>> Options::create(const StrategySpec& spec, const Use& use) {
-  const OptionReader reader(use.options, {.place = [&](const std::string& name) { return use.place_of(name); }, .owner = spec.name});
+Result<std::unique_ptr<const Options>> Options::create(const StrategySpec& spec, const Use& use, const std::string& owner) {
+  const OptionReader reader(
+      use.options, {.place = [&](const std::string& name) { return use.place_of(name); }, .owner = owner.empty() ? spec.name : owner});
   TRY_STATUS(reader.only(spec.options));
   Table values;
   for (const OptionSpec& option : spec.options) {

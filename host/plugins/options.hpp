@@ -19,8 +19,8 @@ namespace galley {
 class Options {
  public:
   /// Unknown names, wrong types, values out of range, schedules where none may be, required options that are missing and paths that do
-  /// not exist are errors with the recipe's line, exit code Recipe. Paths are absolute already: the recipe's reader resolves them.
-  static Result<std::unique_ptr<const Options>> create(const StrategySpec& spec, const Use& use);
+  /// not exist are errors with the recipe's line, exit code Recipe. Paths are absolute already. `owner`: for messages; "": the strategy.
+  static Result<std::unique_ptr<const Options>> create(const StrategySpec& spec, const Use& use, const std::string& owner = {});
 
   Options(const Options&) = delete;
   Options& operator=(const Options&) = delete;

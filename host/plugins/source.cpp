@@ -22,23 +22,21 @@ std::string tensor_problem(const galley_source_tensor& t) {
 }  // namespace
 
 Result<std::unique_ptr<LoadedSource>> LoadedSource::create(Plugins& plugins, const Use& use, const std::vector<std::string>& built_in) {
+  if (std::ranges::find(built_in, use.name) != built_in.end()) return std::unique_ptr<LoadedSource>();
   const StrategyRef found = TRY(plugins.source(use.name, use.place, built_in));
   std::unique_ptr<LoadedSource> out(new LoadedSource);
   out->caller_ = {found.plugin->manifest.id, "data." + use.name, use.place};
-  out->options_ = TRY(Options::create(*found.spec, use));
+  out->options_ = TRY(Options::create(*found.spec, use, out->caller_.strategy));
   out->table_ = TRY(plugins.load_source(found, use.place));
   TRY_STATUS(out->instance_.create(out->caller_, *out->table_, *out->options_));
   return out;
 }
 
-Status LoadedSource::describe(int64_t rows, int64_t length) {
-  auto call = new_struct<galley_source_call>();
-  call.rows = rows;
-  call.length = length;
+Status LoadedSource::describe(const galley_source_call& call) {
   auto info = new_struct<galley_source_info>();
   TRY_STATUS(call_plugin(caller_, "describe", [&](galley_error* error) { return table_->describe(instance_.get(), &call, &info, error); }));
   const auto wrong = [&](const std::string& what) { return plugin_fault(caller_, "describe", plugin_error(what)); };
-  if (info.flags & GALLEY_MUST_UNDERSTAND & ~(GALLEY_SOURCE_LABELS | GALLEY_SOURCE_VALIDATES))
+  if (info.flags & GALLEY_MUST_UNDERSTAND & ~GALLEY_SOURCE_INFO_KNOWN)
     return wrong("its description has flags that this Galley does not know");
   if (info.rows_of_item < 1) return wrong("an item of " + std::to_string(info.rows_of_item) + " rows");
   if (info.n_tensors > kMostOwnInputs || (info.n_tensors && !info.tensors))
@@ -47,8 +45,7 @@ Status LoadedSource::describe(int64_t rows, int64_t length) {
   out.summary = info.summary ? info.summary : "";
   out.rows_of_item = info.rows_of_item;
   out.vocabulary = std::max<int64_t>(info.vocabulary, 0);
-  out.makes_labels = info.flags & GALLEY_SOURCE_LABELS;
-  out.validates = info.flags & GALLEY_SOURCE_VALIDATES;
+  out.flags = info.flags;
   for (uint32_t i = 0; i < info.n_tensors; ++i) {
     const std::string which = "tensor " + std::to_string(i + 1);
     if (const std::string problem = struct_problem(info.tensors[i]); !problem.empty()) return wrong(which + " " + problem);
@@ -67,12 +64,15 @@ Status LoadedSource::describe(int64_t rows, int64_t length) {
   return ok();
 }
 
-Result<LoadedSource::Contents> LoadedSource::open() {
+Result<LoadedSource::Contents> LoadedSource::open(int64_t vocabulary, uint64_t seed) {
   if (contents_) return *contents_;
   auto found = new_struct<galley_source_contents>();
+  found.vocabulary = vocabulary;
+  found.seed = seed;
   TRY_STATUS(call_plugin(caller_, "open", [&](galley_error* error) { return table_->open(instance_.get(), &found, error); }));
   constexpr int64_t most = int64_t{1} << 48;
-  if (found.items < 1 || found.items > most || found.validation_items < 0 || found.validation_items > most)
+  if ((found.items < 1) != bool(says_.flags & GALLEY_SOURCE_ENDLESS) || found.items < 0 || found.items > most ||
+      found.validation_items < 0 || found.validation_items > most)
     return plugin_fault(caller_, "open",
                         plugin_error(std::to_string(found.items) + " items for training and " + std::to_string(found.validation_items) +
                                      " for validation"));

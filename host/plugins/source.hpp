@@ -22,24 +22,24 @@ class LoadedSource {
     std::string summary;
     std::vector<OwnInput> tensors;
     int64_t rows_of_item = 1, vocabulary = 0;
-    bool makes_labels = false, validates = false;
+    uint64_t flags = 0;  ///< GALLEY_SOURCE_…
   };
   struct Contents {
     uint64_t items = 0, validation_items = 0, fingerprint = 0;
   };
 
   /// Finds the kind, checks the options against its manifest, loads its plugin and creates the instance. `plugins` outlives it.
-  /// [main-thread]
+  /// Null for a kind that needs none. [main-thread]
   static Result<std::unique_ptr<LoadedSource>> create(Plugins& plugins, const Use& use, const std::vector<std::string>& built_in);
 
   LoadedSource(const LoadedSource&) = delete;
   LoadedSource& operator=(const LoadedSource&) = delete;
 
   /// Asks what it says, for rows of a run. [plan-time]
-  Status describe(int64_t rows, int64_t length);
+  Status describe(const galley_source_call& call);
   const Description& says() const { return says_; }
   /// Lets it read what it has to, the first time. [main-thread]
-  Result<Contents> open();
+  Result<Contents> open(int64_t vocabulary, uint64_t seed);
   /// Writes a row into `row`. [thread-safe]
   Status read(galley_source_row& row) const;
 

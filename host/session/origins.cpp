@@ -172,11 +172,8 @@ Result<std::vector<Origin>> origins_of(const Study& study) {
 
 Result<std::vector<Origin>> origins_of(const Study& study, const Source& source) {
   std::vector<Origin> out;
-  const DataSpec& spec = study.recipe.data;
-  if (spec.kind == "batch") {
-    const auto path = spec.options.find("path");
-    if (path != spec.options.end() && path->second.as<std::string>()) TRY_STATUS(add_file("data", *path->second.as<std::string>(), &out));
-  }
+  for (const auto& [name, value] : study.recipe.data.options)
+    if (const auto* path = value.as<std::string>(); path && name == "path") TRY_STATUS(add_file("data", *path, &out));
   const std::vector<DataFile> files = source.files();
   if (files.size() <= kMostDataFiles) {
     for (const DataFile& file : files) out.push_back({"data", file.path, file.hash});

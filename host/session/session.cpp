@@ -58,7 +58,7 @@ Result<std::unique_ptr<Source>> open_source(const Study& study, PrepareProgress 
   options.threads = usable_threads();
   options.progress = std::move(progress);
   const Windows windows = {study.program.micro_batches, study.program.window_tokens};
-  return study.kinds.open(study.data, study.recipe.data, study.recipe, study.program.vocabulary, windows, options, study.source.get());
+  return study.kinds.open(study.data, study.recipe.data, study.recipe, study.program.vocabulary, windows, options, study.sources);
 }
 
 Result<std::unique_ptr<Session>> Session::open(const Study& study, std::unique_ptr<Source> source, const SessionOptions& options) {

@@ -64,7 +64,7 @@ Status choose_target(Study& s, const StudyOptions& options) {
 
 std::string Study::loss_unit() const {
   const std::optional<Fill>& own = data.layout.counted_own;
-  return own ? "a " + data.layout.own_of(*own).unit : galley::loss_unit(recipe.learning.labels);
+  return own ? "a " + data.layout.own_of(*own).unit : info_of(recipe.learning.labels).unit;
 }
 
 bool Study::built_in(const Plugin& plugin) const { return plugin.manifest.folder().parent_path() == installation.plugins; }
@@ -140,14 +140,15 @@ Status read_inputs(Study& s, const StudyOptions& options) {
   if (reads_data(options) && !s.recipe.learning.learns)
     return recipe_error(s.recipe.model.place.text() + ": the model's task is '" + s.recipe.learning.task + "', by which nothing is learned",
                         "say what it is to learn: model { …, task = \"masked-lm\" }; docs/families.md has the tasks");
-  const bool describes = reads_data(options) || !s.recipe.length;
-  const std::vector<std::string> kinds = options.kinds.names();
-  if (const DataSpec& data = s.recipe.data; describes && std::ranges::find(kinds, data.kind) == kinds.end())
-    s.source = TRY(LoadedSource::create(*s.plugins, {data.kind, data.options, data.place, {}}, kinds));
-  if (!describes)
+  if (!reads_data(options) && s.recipe.length) {
     s.data.layout = {1, *s.recipe.length,
                      s.recipe.learning.labels == Fill::TargetLabels ? s.recipe.target_length.value_or(*s.recipe.length) : 0};
-  else s.data = TRY(options.kinds.describe(s.recipe.data, s.recipe, s.source.get()));
+  } else {
+    const DataSpec& data = s.recipe.data;
+    for (const DataSpec& part : data.parts.empty() ? std::vector{data} : data.parts)
+      s.sources.push_back(TRY(LoadedSource::create(*s.plugins, {part.kind, part.options, part.place, {}}, options.kinds.names())));
+    s.data = TRY(options.kinds.describe(data, s.recipe, s.sources));
+  }
   // Texts to embed lie beside each other in a row.
   if (!reads_data(options)) s.data.one_document = options.purpose != Purpose::Embed;
   return ok();

@@ -67,7 +67,7 @@ struct Study {
   Recipe recipe;
   ModelConfig model;
   DataKinds kinds;
-  std::unique_ptr<LoadedSource> source;  ///< of data that is a plugin's; null: it is Galley's own
+  DataPlugins sources;
   DataInfo data;
   std::vector<std::unique_ptr<const LoadedStrategy>> loaded;
   Registered<galley_device> device;  ///< none if the plan is made for another machine

@@ -4,9 +4,9 @@
 #include <cstdio>
 
 #include "host/base/random.hpp"
-#include "host/tokens/data_options.hpp"
 #include "host/sources/layout.hpp"
 #include "host/sources/shape.hpp"
+#include "host/tokens/data_options.hpp"
 #include "host/tokens/document_encoder.hpp"
 #include "host/tokens/peek.hpp"
 #include "host/tokens/spec.hpp"
@@ -266,10 +266,6 @@ Status check_rows(const DataSpec& spec, const TokenStore& store, const RowFile& 
 }
 
 }  // namespace
-
-bool is_corpus(const std::string& kind) {
-  return kind == "text" || kind == "jsonl" || kind == "prompts" || kind == "chat" || kind == "tokens";
-}
 
 Result<CorpusInfo> describe_corpus(const DataSpec& spec, const Recipe& recipe) {
   const CorpusOptions options = TRY(read_corpus_options(spec, recipe));

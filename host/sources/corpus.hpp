@@ -26,7 +26,4 @@ Result<CorpusInfo> describe_corpus(const DataSpec& spec, const Recipe& recipe);
 Result<std::unique_ptr<RowStream>> open_corpus(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
                                                const PrepareOptions& options);
 
-/// Returns whether the kind of data is one of these.
-bool is_corpus(const std::string& kind);
-
 }  // namespace galley

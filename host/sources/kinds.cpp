@@ -10,17 +10,21 @@
 #include "host/sources/corpus.hpp"
 #include "host/sources/layout.hpp"
 #include "host/sources/plugin_rows.hpp"
-#include "host/sources/random_tokens.hpp"
 #include "host/sources/shape.hpp"
 #include "host/tokens/spec.hpp"
 
 namespace galley {
 namespace {
 
-Error no_validation(const DataSpec& spec, const Recipe& recipe) {
+/// The plugin of a part, or of the data itself.
+LoadedSource* plugin_at(const DataPlugins& plugins, size_t part) { return part < plugins.size() ? plugins[part].get() : nullptr; }
+
+Error no_validation(const DataSpec& spec, const Recipe& recipe, const DataPlugins& plugins) {
+  const LoadedSource* plugin = spec.parts.empty() ? plugin_at(plugins, 0) : nullptr;
   return data_error(spec, "the recipe validates every " + std::to_string(recipe.validate.every) + " steps, but nothing is held out for it",
-                    spec.kind != "batch" && spec.kind != "random" ? "give two documents or more and a validation above 0"
-                                                                  : "take 'validate' out of the recipe");
+                    spec.kind == "batch" || (plugin && !(plugin->says().flags & GALLEY_SOURCE_VALIDATES))
+                        ? "take 'validate' out of the recipe"
+                        : "give two documents or more and a validation above 0");
 }
 
 /// The weights of a mix's parts, which are checked.
@@ -38,7 +42,7 @@ Result<std::vector<double>> mix_weights(const DataSpec& spec) {
   std::vector<double> weights(spec.parts.size(), 1);
   for (size_t i = 0; !list.is_nil() && i < weights.size(); ++i) (*list.as<List>())[i].number(&weights[i]);
   for (const DataSpec& part : spec.parts) {
-    if (!is_corpus(part.kind)) return data_error(part, "it cannot be mixed: it has no rows of its own, or is a plugin's");
+    if (part.kind == "batch" || part.kind == "mix") return data_error(part, "it cannot be mixed: it has no rows of its own");
     if (options_of(part).find("group_by_length"))
       return data_error(part, "group_by_length: a mix puts rows of several data into a micro-batch");
   }
@@ -46,7 +50,17 @@ Result<std::vector<double>> mix_weights(const DataSpec& spec) {
   return weights;
 }
 
-Result<DataInfo> describe_rows(const DataSpec& spec, const Recipe& recipe) {
+/// Rows of a mix's parts come in any order, and each is a row like those of the others.
+Result<DataInfo> describe_part(const DataSpec& part, const Recipe& recipe, LoadedSource& plugin) {
+  const DataInfo info = TRY(describe_plugin_rows(part, recipe, plugin));
+  const auto no = [&](const std::string& why) { return data_error(part, "it cannot be mixed: " + why); };
+  if (plugin.says().flags & GALLEY_SOURCE_ENDLESS) return no("it has no end");
+  if (plugin.says().rows_of_item > 1) return no("an item of it is " + std::to_string(plugin.says().rows_of_item) + " rows");
+  if (!info.layout.own.empty()) return no("it brings '" + info.layout.own.front().name + "', which other data has not");
+  return info;
+}
+
+Result<DataInfo> describe_rows(const DataSpec& spec, const Recipe& recipe, const DataPlugins& plugins) {
   DataInfo info;
   info.layout = TRY(recipe_layout(spec, recipe));
   if (spec.kind != "mix") {
@@ -59,23 +73,28 @@ Result<DataInfo> describe_rows(const DataSpec& spec, const Recipe& recipe) {
   }
   TRY(mix_weights(spec));
   info.one_document = true;
-  for (const DataSpec& part : spec.parts) {
-    const CorpusInfo corpus = TRY(describe_corpus(part, recipe));
-    info.vocabulary = std::max(info.vocabulary, corpus.vocabulary);
-    info.validation |= corpus.validation;
-    info.one_document &= corpus.one_document;
-    info.summary += (info.summary.empty() ? "" : " + ") + part.kind + " (" + corpus.summary + ")";
-  }
+  const auto join = [&info](const std::string& kind, const auto& part) {
+    info.vocabulary = std::max(info.vocabulary, part.vocabulary);
+    info.validation |= part.validation;
+    info.one_document &= part.one_document;
+    info.summary += (info.summary.empty() ? "" : " + ") + kind + " (" + part.summary + ")";
+  };
+  for (size_t i = 0; i < spec.parts.size(); ++i)
+    if (LoadedSource* plugin = plugin_at(plugins, i)) join(spec.parts[i].kind, TRY(describe_part(spec.parts[i], recipe, *plugin)));
+    else join(spec.parts[i].kind, TRY(describe_corpus(spec.parts[i], recipe)));
   return info;
 }
 
 Result<std::unique_ptr<RowStream>> open_rows(const DataInfo& info, const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
-                                             const PrepareOptions& options, LoadedSource* plugin) {
-  if (plugin) return open_plugin_rows(info, recipe, vocabulary, *plugin);
-  if (spec.kind != "mix") return open_corpus(spec, recipe, vocabulary, options);
+                                             const Windows& windows, const PrepareOptions& options, const DataPlugins& plugins) {
+  const auto open = [&](const DataSpec& part, size_t number) -> Result<std::unique_ptr<RowStream>> {
+    if (LoadedSource* plugin = plugin_at(plugins, number)) return open_plugin_rows(info, recipe, vocabulary, windows, *plugin);
+    return open_corpus(part, recipe, vocabulary, options);
+  };
+  if (spec.kind != "mix") return open(spec, 0);
   const std::vector<double> weights = TRY(mix_weights(spec));
   std::vector<std::unique_ptr<RowStream>> streams;
-  for (const DataSpec& part : spec.parts) streams.push_back(TRY(open_corpus(part, recipe, vocabulary, options)));
+  for (size_t i = 0; i < spec.parts.size(); ++i) streams.push_back(TRY(open(spec.parts[i], i)));
   return mix_streams(std::move(streams), weights, recipe.seed);
 }
 
@@ -134,6 +153,11 @@ class StreamSource final : public Source {
 
   /// Where a window lies. Windows of so many tokens are found one after the other; where the last one ended is remembered.
   Result<Extent> find(int64_t window) const {
+    if (rows_->epoch() == 0) {
+      const int64_t positions = layout_.rows * layout_.length, most = windows_.micro_batches;
+      const int64_t near = std::clamp<int64_t>((windows_.tokens + positions / 2) / positions, 1, most);
+      return Extent{window, window * most, windows_.tokens > 0 ? near : most};
+    }
     const int64_t end = end_ / layout_.rows + (end_ % layout_.rows > 0);
     if (windows_.tokens == 0) {
       const int64_t first = window * windows_.micro_batches;
@@ -176,22 +200,23 @@ class StreamSource final : public Source {
   mutable Extent last_;  // guarded by the mutex
 };
 
-Result<DataInfo> describe_kind(const DataSpec& spec, const Recipe& recipe, LoadedSource* plugin) {
-  if (plugin) return describe_plugin_rows(spec, recipe, *plugin);
+Result<DataInfo> describe_kind(const DataSpec& spec, const Recipe& recipe, const DataPlugins& plugins) {
+  if (LoadedSource* plugin = plugin_at(plugins, 0); plugin && spec.parts.empty()) return describe_plugin_rows(spec, recipe, *plugin);
   if (spec.kind == "batch") return describe_batch(spec, recipe);
-  if (spec.kind == "random") return describe_random(spec, recipe);
-  return describe_rows(spec, recipe);
+  return describe_rows(spec, recipe, plugins);
 }
 
 }  // namespace
 
-Result<DataInfo> describe_data(const DataSpec& spec, const Recipe& recipe, LoadedSource* plugin) {
-  if (recipe.epochs > 0 && (spec.kind == "batch" || spec.kind == "random"))
+Result<DataInfo> describe_data(const DataSpec& spec, const Recipe& recipe, const DataPlugins& plugins) {
+  DataInfo info = TRY(describe_kind(spec, recipe, plugins));
+  const LoadedSource* plugin = plugin_at(plugins, 0);
+  const bool endless = plugin && plugin->says().flags & GALLEY_SOURCE_ENDLESS;
+  if (recipe.epochs > 0 && (endless || spec.kind == "batch"))
     return recipe_error(recipe.epochs_place.text() + ": data." + spec.kind +
-                            " has no epochs: " + (spec.kind == "random" ? "it has no end" : "every step takes the whole batch"),
+                            " has no epochs: " + (endless ? "it has no end" : "every step takes the whole batch"),
                         "say how many updates the run makes: steps = 1000");
-  DataInfo info = TRY(describe_kind(spec, recipe, plugin));
-  if (recipe.validate.every > 0 && !info.validation) return no_validation(spec, recipe);
+  if (recipe.validate.every > 0 && !info.validation) return no_validation(spec, recipe, plugins);
   return info;
 }
 
@@ -213,17 +238,16 @@ Status check_data(const DataInfo& info, const DataSpec& spec, int64_t vocabulary
 }
 
 Result<std::unique_ptr<Source>> open_data(const DataInfo& info, const DataSpec& spec, const Recipe& recipe, int64_t vocabulary,
-                                          const Windows& windows, const PrepareOptions& options, LoadedSource* plugin) {
+                                          const Windows& windows, const PrepareOptions& options, const DataPlugins& plugins) {
   TRY_STATUS(check_data(info, spec, vocabulary, windows));
   if (spec.kind == "batch") return open_batch(info, spec, recipe, vocabulary, windows);
-  if (spec.kind == "random") return open_random(spec, recipe, vocabulary, windows);
   std::unique_ptr<Source> source =
-      std::make_unique<StreamSource>(TRY(open_rows(info, spec, recipe, vocabulary, options, plugin)), info.layout, windows);
+      std::make_unique<StreamSource>(TRY(open_rows(info, spec, recipe, vocabulary, windows, options, plugins)), info.layout, windows);
   for (const DataReport& report : source->reports())
     for (const RowFacts* facts : {&report.train, &report.validation})
       if (info.one_document && facts->packed.pieces > facts->packed.rows)
         return data_error(spec, "its files have changed since the run was planned: there are rows of several documents now");
-  if (recipe.validate.every > 0 && source->validation_batches() == 0) return no_validation(spec, recipe);
+  if (recipe.validate.every > 0 && source->validation_batches() == 0) return no_validation(spec, recipe, plugins);
   return source;
 }
 

@@ -48,15 +48,13 @@ class Reading {
 
 }  // namespace
 
-void complete_row(const BatchRow& row, size_t begin, size_t end, const Masking* masking, RowNumber number) {
+void bound_row(const BatchRow& row, size_t begin, size_t end) {
   const std::span<const int32_t> first_key = row.first_key();
   if (const std::span<int32_t> last_key = row[Fill::LastKey]; !last_key.empty())
     for (size_t s = last_key.size(); s-- > 0;) {
       const bool goes_on = s + 1 < last_key.size() && first_key[s + 1] == first_key[s];
       last_key[s] = goes_on ? last_key[s + 1] : static_cast<int32_t>(s);
     }
-  std::ranges::fill(row[Fill::TokenTypes], 0);
-  std::ranges::fill(row[Fill::MaskedTokens], kNoLabel);
   const bool any = begin < end;
   for (int32_t& at : row[Fill::FirstToken]) at = row.first + static_cast<int32_t>(any ? begin : 0);
   for (int32_t& at : row[Fill::LastToken]) at = row.first + static_cast<int32_t>(any ? end - 1 : 0);
@@ -64,6 +62,12 @@ void complete_row(const BatchRow& row, size_t begin, size_t end, const Masking* 
   std::ranges::fill(row[Fill::SourceLast], static_cast<int32_t>(any ? end - 1 : 0));
   int32_t position = 0;
   for (int32_t& at : row[Fill::TargetPositions]) at = position++;
+}
+
+void complete_row(const BatchRow& row, size_t begin, size_t end, const Masking* masking, RowNumber number) {
+  bound_row(row, begin, end);
+  std::ranges::fill(row[Fill::TokenTypes], 0);
+  std::ranges::fill(row[Fill::MaskedTokens], kNoLabel);
   if (masking && !row[Fill::MaskedTokens].empty()) mask(row, begin, end, *masking, number);
 }
 

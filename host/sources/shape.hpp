@@ -31,7 +31,10 @@ struct RowNumber {
   bool validation = false;
 };
 
-/// Fills in what follows from the plain fills of a row whose content is [begin, end): bounds, masks, token types. Allocates nothing.
+/// Fills in the bounds of a row whose content is [begin, end), and of its documents, by the plain fills. Allocates nothing.
+void bound_row(const BatchRow& row, size_t begin, size_t end);
+
+/// Fills in all that follows from the plain fills: bounds, masks, token types. Allocates nothing.
 void complete_row(const BatchRow& row, size_t begin, size_t end, const Masking* masking, RowNumber number);
 
 /// Writes the document of tokens [begin, begin + tokens) as a row. `start` is the token that begins a target. Allocates nothing unless it

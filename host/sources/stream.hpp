@@ -11,12 +11,12 @@
 
 namespace galley {
 
-/// Writes rows by their numbers, which count from 0 and run on over the end of an epoch. Immutable; every function is [thread-safe] and
-/// allocates nothing unless it fails.
+/// Writes rows by their numbers, which count from 0 and run on over the end of an epoch. Where there are no epochs, window w begins with
+/// row w times the most rows that a window has. Immutable; every function is [thread-safe] and allocates nothing unless it fails.
 class RowStream {
  public:
   virtual ~RowStream() = default;
-  /// Returns the rows of an epoch, at least 1.
+  /// Returns the rows of an epoch; 0: there are none, and a window has as many rows as it would take if every position counted.
   virtual uint64_t epoch() const = 0;
   virtual Status write(uint64_t row, const BatchRow& out) const = 0;
   /// Returns how many labels of a row count.

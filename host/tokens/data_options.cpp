@@ -130,7 +130,6 @@ const std::vector<Declared>& declared_data() {
        "a pair a line: { \"prompt\": …, \"answer\": … }",
        {files_spec, tokenizer_spec, validation_spec, packing_spec, truncate_spec, group_by_length_spec, eos_spec, skip_bad_spec,
         field("prompt", "the prompt"), field("answer", "the answer"), train_on("answer", "answers")}},
-      {"random", "data = data.random { }", "uniform random tokens without end; for measuring", {}},
       {"text",
        "data = data.text { files = { \"text\" } }",
        "a document a file",

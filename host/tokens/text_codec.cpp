@@ -123,7 +123,7 @@ const DataSpec& text_data(const Recipe& recipe) { return recipe.data.parts.empty
 
 DataSpec text_spec(const Recipe& recipe) {
   DataSpec spec = text_data(recipe);
-  if (spec.kind == "random" || spec.kind == "batch" || spec.kind == "tokens") spec.options.clear();
+  if (spec.kind == "batch" || spec.kind == "tokens") spec.options.clear();
   return spec;
 }
 

@@ -68,6 +68,7 @@ inline std::vector<RowCopy> copy_rows(const WindowBuffer& buffer) {
 
 /// A source that has been described and opened, with the memory it asked for.
 struct Opened {
+  DataPlugins plugins;
   DataInfo info;
   std::unique_ptr<Memory> memory;
   std::unique_ptr<Source> source;
@@ -113,12 +114,20 @@ inline void use_own_cache() {
   (void)folder;
 }
 
+/// For kinds of data that are plugins'.
+inline Plugins& built_in_plugins() {
+  const std::filesystem::path folders[] = {std::filesystem::path(std::getenv("GALLEY_BINARY")) / "plugins"};
+  static Plugins& plugins = *Plugins::scan(folders).release();  // as long as the process
+  return plugins;
+}
+
 inline Result<Opened> try_open(const DataSpec& spec, const Recipe& recipe, int64_t vocabulary, const Windows& windows) {
   use_own_cache();
   Opened opened;
-  opened.info = TRY(describe_data(spec, recipe));
+  opened.plugins.push_back(TRY(LoadedSource::create(built_in_plugins(), {spec.kind, spec.options, spec.place, {}}, own_data_kinds())));
+  opened.info = TRY(describe_data(spec, recipe, opened.plugins));
   opened.memory = std::make_unique<Memory>(opened.info.bytes());
-  opened.source = TRY(open_data(opened.info, spec, recipe, vocabulary, windows, {.threads = 2}));
+  opened.source = TRY(open_data(opened.info, spec, recipe, vocabulary, windows, {.threads = 2}, opened.plugins));
   TRY_STATUS(opened.source->load(opened.memory->span()));
   return opened;
 }

@@ -280,7 +280,7 @@ def columns():
     table = [x for x in run('--help').stdout.splitlines() if re.match(r'  galley \w+ [A-Z\[]', x)]
     ends = {re.search(r'\S  +\S', x[len('  galley '):]).end() for x in table if len(x.split('  ')[1]) <= 26}
     check(0 < len(ends) <= 2 and any('…' in x for x in table), f'columns: {table}')
-    for block in run('plugins').stdout.split('\n\n')[:2]:
+    for block in run('plugins').stdout.split('\n\n')[:3]:
         rows = block.splitlines()
         at = rows[0].index('version')
         check(every(x[at - 1] == ' ' and x[at].isdigit() for x in rows[1:]), f'columns of galley plugins: {rows[:30]}')

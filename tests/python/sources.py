@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A kind of data of a stranger, pairs of a chosen and a rejected answer from a CSV file, and an objective that learns from them, built with the installed SDK alone:
 what it computes is written down once more by the losses of single rows; runs go on, are evaluated, sampled and exported; windows count pairs; an epoch has every pair
-once; and what is wrong is refused by name."""
+once; and what is wrong is refused by name. The same answers one by one, for models that learn something of a row, and mixed with texts."""
 import csv
 import functools
 import json
@@ -10,10 +10,12 @@ import pathlib
 import re
 
 import sdk_kit
-from galley_test import batch_of, case, cases, check, every, finish, fresh_folder, from_config, from_folder, recipe, Run, run, save, source, train, use
+from galley_test import batch_of, case, cases, check, every, finish, fresh_folder, from_config, from_folder, recipe, Run, run, save, source, together, train, use
 from steps_kit import planned, refused, trained
 
 fresh_folder()
+import families_kit  # noqa: E402
+
 LENGTH = 24
 model = from_config('llama', vocab_size=256, max_position_embeddings=32, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
                     num_key_value_heads=2)
@@ -70,6 +72,7 @@ def computes_what_it_says():
 def is_shown():
     """`galley data` shows rows with the tokens that count, and what counts in a window; `galley plugins` lists the kind of data with its options."""
     said = run('data', written('shown', seed=8), *flags(), '--rows', 2).stdout
+    check(f'{2 * len(pairs)} rows of {LENGTH}, ' in said and ' % padding' in said and re.search(rf'count in the loss +{len(pairs)}\n', said), said)
     check('pairs of pairs.csv' in said and re.search(r'the model reads .*\bpairs\b', said) and '── pairs: 1 count' in said and '── pairs: 0 count' in said, said)
     check(' plus ' in said and re.search(r'── \d+ tokens, [1-9]\d* count', said), said)
     check('data.pairs' in run('plugins', *flags()).stdout and 'validation' in run('plugins', 'data.pairs', *flags()).stdout, 'galley plugins does not list it')
@@ -107,6 +110,97 @@ def an_epoch_has_every_pair_once():
     made = trained(written('epochs', epochs=2, batch=8), 'epochs', *flags())
     check(len(made.steps) == 6, f'{len(made.steps)} steps of 4 pairs are not two epochs of {len(pairs)}')
     planned(written('proved'), *flags())
+
+
+# ---- What other models learn ------------------------------------------------------------------------------------------------------------
+
+
+def answers(**options):
+    return data(**options).replace('data.pairs', 'data.answers')
+
+
+# By the items of an epoch: what is read, and what is learned of it.
+texts = [(prompt, answer, number % 2) for prompt, *both in pairs for number, answer in enumerate(both)]
+
+
+def row_of(text):
+    return list(text.encode())[:LENGTH] + [0] * (LENGTH - len(text))
+
+
+def of_each(text, number, pad):
+    """number(byte) of each byte of the text, and `pad` where there is none."""
+    return [number(x) for x in text.encode()] + [pad] * (LENGTH - len(text))
+
+
+def digit(x):
+    return 48 <= x < 58
+
+
+WHOLE = [p + a for p, a, _ in texts]
+TARGET = 6
+LEARNS = {
+    'row labels': (families_kit.of('llama', families_kit.llama, 'sequence-classification', labels=2),
+                   [dict(input_ids=row_of(x), labels=[y]) for x, (*_, y) in together(WHOLE, texts)]),
+    'several': (families_kit.of('distilbert', families_kit.distil, 'multi-label-classification', labels=3),
+                [dict(input_ids=row_of(x), labels=[y, -100, -100]) for x, (*_, y) in together(WHOLE, texts)]),
+    'values': (families_kit.of('bert', families_kit.bert, 'regression'), [dict(input_ids=row_of(x), labels=[0.5]) for x in WHOLE]),
+    'token labels': (families_kit.of('roberta', families_kit.roberta, 'token-classification', labels=2),
+                     [dict(input_ids=row_of(x), labels=of_each(x, lambda c: int(digit(c)), -100)) for x in WHOLE]),
+    'masked': (families_kit.of('bert', families_kit.bert, 'masked-lm'),
+               [dict(input_ids=row_of(re.sub('[0-9]', '?', x)), labels=of_each(x, lambda c: c if digit(c) else -100, -100)) for x in WHOLE]),
+    'targets': (families_kit.of('t5', families_kit.t5),
+                [dict(input_ids=row_of(p), labels=(list(a.encode()) + [-100] * TARGET)[:TARGET], decoder_input_ids=([0, *a.encode()] + [0] * TARGET)[:TARGET])
+                 for p, a, _ in texts]),
+}
+
+
+@cases(LEARNS)
+def learned(name, of):
+    """What the data says is what the model learns, and the loss is that of it."""
+    of_model, wanted = of
+    entries = dict(batch=2 * len(pairs), length=LENGTH, seed=5, steps=6, validate=dict(every=3), **(dict(target_length=TARGET) if name == 'targets' else {}))
+    path = recipe(f'{name.replace(" ", "-")}.lua', of_model, answers(), use('adamw', lr=1e-2), **{k: v for k, v in entries.items() if k != 'validate'})
+    said = run('data', path, '--json', '--rows', len(wanted), *flags()).stdout.splitlines()
+    rows = [{k: x[k] for k in wanted[0]} for x in map(json.loads, said[1:])]
+    check(sorted(map(json.dumps, rows)) == sorted(map(json.dumps, wanted)), f'{name}: {rows[:2]}, not rows as {wanted[:2]}')
+    counted = sum(label != -100 for x in wanted for label in x['labels'])
+    facts, = json.loads(said[0])['data']
+    check(facts['kind'] == 'answers' and facts['rows'] == len(wanted) and facts['counted'] == counted, f'{name}: {facts}')
+    path = recipe(f'{name.replace(" ", "-")}-trained.lua', of_model, answers(validation=2), use('adamw', lr=1e-2), **dict(entries, batch=4))
+    made = trained(path, name.replace(' ', '-'), *flags(), '--reference')
+    check(every(math.isfinite(x['loss']) for x in made.lines if 'loss' in x) and len([x for x in made.lines if 'validation_loss' in x]) == 2, f'{name}: {made.lines}')
+
+
+WRONG = {'class': ('row labels', 'label 2 at position 0; labels are 0 to 1'), 'value': ('values', 'value with the bits 2139095040 at position 0; it is no finite number'),
+         'padding': ('token labels', 'which is padding'), 'target': ('targets', 'target 256 at position 1')}
+
+
+@cases(WRONG)
+def wrong_labels(name, of):
+    task, says = of
+    path = recipe(f'wrong-{name}.lua', LEARNS[task][0], answers(mistake=name), use('adamw', lr=1e-2), batch=4, length=LENGTH, steps=1,
+                  **(dict(target_length=TARGET) if task == 'targets' else {}))
+    refused(path, says, "plugin 'pairs'", code=4, command='train', flags=['--out', f'wrong-{name}', *flags()])
+
+
+@case
+def mixes():
+    """Rows of a plugin between rows of texts, by weight; the run goes on like any other."""
+    pathlib.Path('texts.jsonl').write_text(''.join(json.dumps(dict(text=f'a text, {i}')) + '\n' for i in range(12)))
+    text = 'data.jsonl { files = { "texts.jsonl" }, tokenizer = "bytes", packing = "none" }'
+    mix, adamw = f'data.mix {{ {answers()}, {text}, weights = {{ 3, 1 }} }}', use('adamw', lr=1e-3)
+    path = recipe('mixed.lua', model, mix, adamw, batch=8, length=LENGTH, seed=5, steps=32, save=dict(every=16))
+    said = [json.loads(x) for x in run('data', path, '--json', '--rows', 8, *flags()).stdout.splitlines()]
+    check(said[0]['rows_an_epoch'] == 48, f'24 answers and 12 texts, three to one: {said[0]}')
+    whole = trained(path, 'mixed', *flags())
+    run('train', path, '--out', 'mixed-half', '--until', 16, *flags())
+    run('resume', 'mixed-half', *flags())
+    check(Run('mixed-half').steps == whole.steps and Run('mixed-half').bytes() == whole.bytes(), 'a run of a mix that goes on is another one')
+    seen = run('data', recipe('mixed-once.lua', model, mix, adamw, batch=48, length=LENGTH, seed=5, steps=1), '--rows', 48, *flags()).stdout
+    check(sum(x in seen for x in WHOLE) > 12 and 4 <= seen.count('a text, ') <= 20, f'48 rows of the mix: {seen}')
+    for part, says in ((data(), 'an item of it is 2 rows'), ('data.random {}', 'it has no end'), ('data.batch { path = "x" }', 'it has no rows of its own')):
+        path = recipe('unmixed.lua', model, f'data.mix {{ {text}, {part} }}', adamw, batch=8, length=LENGTH, steps=1)
+        refused(path, 'it cannot be mixed: ' + says, flags=flags())
 
 
 # ---- What is refused --------------------------------------------------------------------------------------------------------------------

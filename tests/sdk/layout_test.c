@@ -998,15 +998,27 @@ CONSTANT(GALLEY_SOURCE_PER_POSITION, (-1));
 CONSTANT(GALLEY_SOURCE_MOST_TENSORS, 8u);
 CONSTANT(GALLEY_SOURCE_COUNTS, 1ull);
 
-SIZE(galley_source_call, 32);
+SIZE(galley_source_call, 48);
 FIELD(galley_source_call, size, 0, 4, uint32_t);
 FIELD(galley_source_call, revision, 4, 4, uint32_t);
 FIELD(galley_source_call, rows, 8, 8, int64_t);
 FIELD(galley_source_call, length, 16, 8, int64_t);
 FIELD(galley_source_call, flags, 24, 8, uint64_t);
+FIELD(galley_source_call, classes, 32, 8, int64_t);
+FIELD(galley_source_call, learns, 40, 4, uint32_t);
+FIELD(galley_source_call, reserved, 44, 4, uint32_t);
 CONSTANT(GALLEY_SOURCE_CALL_MIN_SIZE, 32u);
 CONSTANT(GALLEY_SOURCE_LABELS, 1ull);
 CONSTANT(GALLEY_SOURCE_VALIDATES, 2ull);
+CONSTANT(GALLEY_SOURCE_LEARNED, 4ull);
+CONSTANT(GALLEY_SOURCE_ENDLESS, 8ull);
+CONSTANT(GALLEY_SOURCE_INFO_KNOWN, 15ull);
+CONSTANT(GALLEY_LEARNS_NEXT_TOKENS, 0u);
+CONSTANT(GALLEY_LEARNS_MASKED_TOKENS, 1u);
+CONSTANT(GALLEY_LEARNS_TOKEN_LABELS, 2u);
+CONSTANT(GALLEY_LEARNS_ROW_LABELS, 3u);
+CONSTANT(GALLEY_LEARNS_ROW_VALUES, 4u);
+CONSTANT(GALLEY_LEARNS_TARGET, 5u);
 
 SIZE(galley_source_info, 56);
 FIELD(galley_source_info, size, 0, 4, uint32_t);
@@ -1020,15 +1032,17 @@ FIELD(galley_source_info, summary, 40, 8, const char*);
 FIELD(galley_source_info, flags, 48, 8, uint64_t);
 CONSTANT(GALLEY_SOURCE_INFO_MIN_SIZE, 56u);
 
-SIZE(galley_source_contents, 32);
+SIZE(galley_source_contents, 48);
 FIELD(galley_source_contents, size, 0, 4, uint32_t);
 FIELD(galley_source_contents, revision, 4, 4, uint32_t);
 FIELD(galley_source_contents, items, 8, 8, int64_t);
 FIELD(galley_source_contents, validation_items, 16, 8, int64_t);
 FIELD(galley_source_contents, fingerprint, 24, 8, uint64_t);
+FIELD(galley_source_contents, vocabulary, 32, 8, int64_t);
+FIELD(galley_source_contents, seed, 40, 8, uint64_t);
 CONSTANT(GALLEY_SOURCE_CONTENTS_MIN_SIZE, 32u);
 
-SIZE(galley_source_row, 72);
+SIZE(galley_source_row, 96);
 FIELD(galley_source_row, size, 0, 4, uint32_t);
 FIELD(galley_source_row, revision, 4, 4, uint32_t);
 FIELD(galley_source_row, item, 8, 8, int64_t);
@@ -1040,6 +1054,9 @@ FIELD(galley_source_row, tensors, 48, 8, void* const*);
 FIELD(galley_source_row, length, 56, 8, int64_t);
 FIELD(galley_source_row, validation, 64, 4, uint32_t);
 FIELD(galley_source_row, reserved, 68, 4, uint32_t);
+FIELD(galley_source_row, learned, 72, 8, void*);
+FIELD(galley_source_row, n_learned, 80, 8, int64_t);
+FIELD(galley_source_row, target, 88, 8, int32_t*);
 CONSTANT(GALLEY_SOURCE_ROW_MIN_SIZE, 72u);
 
 typedef galley_status galley_source_create_fn(void* self, const galley_options*, void** instance, galley_error*);

@@ -13,8 +13,8 @@
 #include "host/plugins/attributes.hpp"
 #include "host/plugins/loader.hpp"
 #include "host/recipe/declared.hpp"
-#include "host/tokens/data_options.hpp"
 #include "host/session/study.hpp"
+#include "host/tokens/data_options.hpp"
 #include "host/tools/report/terminal.hpp"
 
 namespace galley {
@@ -166,18 +166,30 @@ struct Named {
   std::string name;
   std::string what;   ///< "a schedule"
   const char* title;  ///< over all that are such
-  const Declared* declared;
+  Declared declared;
 };
 
+/// Galley's own kinds of data, and those of the plugins that come with it.
+std::vector<Declared> kinds_of_data() {
+  std::vector<Declared> out = declared_data();
+  const std::filesystem::path built_in[] = {find_installation().plugins};
+  const auto plugins = Plugins::scan(built_in, [](const std::string&) {});
+  for (const auto& plugin : plugins->all())
+    for (const StrategySpec& s : plugin->manifest.sources)
+      out.push_back({s.name, "data = data." + s.name + (s.options.empty() ? " { }" : " { … }"), s.summary, s.options});
+  std::ranges::sort(out, {}, &Declared::name);
+  return out;
+}
+
 std::vector<Named> declared_names() {
-  std::vector<Named> out = {{"recipe", "the recipe itself", "Entries of a recipe", &declared_recipe()},
-                            {"model", "an entry of a recipe", "Entries of a recipe", &declared_model()},
-                            {"validate", "an entry of a recipe", "Entries of a recipe", &declared_validate()},
-                            {"save", "an entry of a recipe", "Entries of a recipe", &declared_save()},
-                            {"compare", "several recipes in one", "Entries of a recipe", &declared_compare()},
-                            {"budget", "an entry of a comparison", "Entries of a recipe", &declared_budget()}};
-  for (const Declared& one : declared_data()) out.push_back({"data." + one.name, "a kind of data", "Data", &one});
-  for (const Declared& one : declared_schedules()) out.push_back({one.name, "a schedule", "Schedules", &one});
+  std::vector<Named> out = {{"recipe", "the recipe itself", "Entries of a recipe", declared_recipe()},
+                            {"model", "an entry of a recipe", "Entries of a recipe", declared_model()},
+                            {"validate", "an entry of a recipe", "Entries of a recipe", declared_validate()},
+                            {"save", "an entry of a recipe", "Entries of a recipe", declared_save()},
+                            {"compare", "several recipes in one", "Entries of a recipe", declared_compare()},
+                            {"budget", "an entry of a comparison", "Entries of a recipe", declared_budget()}};
+  for (const Declared& one : kinds_of_data()) out.push_back({"data." + one.name, "a kind of data", "Data", one});
+  for (const Declared& one : declared_schedules()) out.push_back({one.name, "a schedule", "Schedules", one});
   return out;
 }
 
@@ -257,9 +269,9 @@ Status print_recipe(const std::string& name) {
   for (const Named& one : all) {
     if (!name.empty() && one.name != name) continue;
     if (name.empty() && std::string_view(title) != one.title) print_lines("%s%s\n\n", found ? "\n" : "", title = one.title);
-    print_lines("  %s - %s\n    %s\n", one.name.c_str(), one.declared->summary.c_str(), one.declared->written.c_str());
-    if (!one.declared->options.empty()) print_lines("\n");
-    print_options(one.declared->options);
+    print_lines("  %s - %s\n    %s\n", one.name.c_str(), one.declared.summary.c_str(), one.declared.written.c_str());
+    if (!one.declared.options.empty()) print_lines("\n");
+    print_options(one.declared.options);
     print_lines("\n");
     found = true;
   }

@@ -1,7 +1,10 @@
 // Pairs of answers from a CSV file, and their objective. Row 2 k of a micro-batch holds a chosen answer, row 2 k + 1 the rejected one; the
-// tensor "pairs" is 0 for the first and -100 for the second, so that a window counts pairs.
+// tensor "pairs" is 0 for the first and -100 for the second, so that a window counts pairs. And the same answers one by one, for models that
+// learn something of a row: which of the two it is, whose characters are digits, or the answer itself.
+#include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <utility>
 
 #include "galley/cpp/source.hpp"
 #include "galley/cpp/strategy.hpp"
@@ -67,6 +70,14 @@ class Pairs {
     return out;
   }
 
+  bool validates() const { return held_out_ > 0; }
+  /// One answer of a pair, with its prompt.
+  std::pair<std::string, std::string> answer(int64_t number, bool validation) const {
+    const int64_t first = validation ? static_cast<int64_t>(pairs_.size()) - held_out_ : 0;
+    const Pair& pair = pairs_[static_cast<size_t>(first + number / 2)];
+    return {pair.prompt, pair.answers[number % 2]};
+  }
+
   void read(galley_source_row& row) const {
     const int64_t first = static_cast<int64_t>(pairs_.size()) - held_out_;
     const Pair& pair = pairs_[static_cast<size_t>(row.validation ? first + row.item : row.item)];
@@ -86,6 +97,50 @@ class Pairs {
   int64_t held_out_;
   std::string mistake_;
   std::vector<Pair> pairs_;
+};
+
+class Answers {
+ public:
+  explicit Answers(const Options& options) : pairs_(options), mistake_(options.string("mistake")) {}
+
+  SourceInfo describe(const galley_source_call& call) {
+    learns_ = call.learns;
+    SourceInfo out;
+    out.summary = "answers one by one";
+    out.vocabulary = 256;
+    out.flags = GALLEY_SOURCE_LEARNED | (pairs_.validates() ? GALLEY_SOURCE_VALIDATES : 0);
+    return out;
+  }
+  galley_source_contents open() {
+    galley_source_contents out = pairs_.open();
+    out.items *= 2;
+    out.validation_items *= 2;
+    return out;
+  }
+  void read(galley_source_row& row) const {
+    const auto [prompt, answer] = pairs_.answer(row.item, row.validation != 0);
+    const std::string text = prompt + (learns_ == GALLEY_LEARNS_TARGET ? "" : answer);
+    row.length = std::min(static_cast<int64_t>(text.size()), row.room);
+    for (int64_t s = 0; s < row.length; ++s) row.tokens[s] = static_cast<unsigned char>(text[static_cast<size_t>(s)]);
+    auto* const learned = static_cast<int32_t*>(row.learned);
+    const auto is_digit = [&](int64_t s) { return row.tokens[s] >= '0' && row.tokens[s] <= '9'; };
+    if (learns_ == GALLEY_LEARNS_ROW_LABELS) learned[0] = mistake_ == "class" ? 2 : static_cast<int32_t>(row.item % 2);
+    if (learns_ == GALLEY_LEARNS_ROW_VALUES) static_cast<float*>(row.learned)[0] = mistake_ == "value" ? INFINITY : 0.5F;
+    if (learns_ == GALLEY_LEARNS_TOKEN_LABELS)
+      for (int64_t s = 0; s < (mistake_ == "padding" ? row.room : row.length); ++s) learned[s] = is_digit(s);
+    if (learns_ == GALLEY_LEARNS_MASKED_TOKENS)
+      for (int64_t s = 0; s < row.length; ++s)
+        if (is_digit(s)) learned[s] = std::exchange(row.tokens[s], '?');
+    if (learns_ == GALLEY_LEARNS_TARGET)
+      for (int64_t s = 0; s < std::min(static_cast<int64_t>(answer.size()), row.n_learned); ++s)
+        learned[s] = static_cast<unsigned char>(answer[static_cast<size_t>(s)]);
+    if (mistake_ == "target") row.target[1] = 256;
+  }
+
+ private:
+  Pairs pairs_;
+  std::string mistake_;
+  uint32_t learns_ = GALLEY_LEARNS_NEXT_TOKENS;
 };
 
 // ---- The objective -------------------------------------------------------------------------------------------------------------------
@@ -235,7 +290,7 @@ class PairLoss {
   Attrs attrs_;
 };
 
-const bool added = add(source<Pairs>("pairs")) && add(strategy<PairLoss>("pair-loss"));
+const bool added = add(source<Pairs>("pairs")) && add(source<Answers>("answers")) && add(strategy<PairLoss>("pair-loss"));
 
 }  // namespace
 

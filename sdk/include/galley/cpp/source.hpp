@@ -4,7 +4,8 @@
 //    public:
 //     explicit Pairs(const Options&);                          // of data.pairs { … }
 //     SourceInfo describe(const galley_source_call&);          // before anything is read
-//     galley_source_contents open();                           // once: reads what it needs
+//     galley_source_contents open();                           // once: reads what it needs; or open(const galley_source_contents&), which
+//                                                              // has the model's vocabulary and the run's seed
 //     void read(galley_source_row&) const;                     // [thread-safe]
 //   };
 //   const bool added = add(source<Pairs>("pairs"));
@@ -13,6 +14,7 @@
 #pragma once
 
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "galley/cpp/strategy.hpp"
@@ -35,6 +37,11 @@ struct SourceInfo {
 };
 
 namespace detail {
+
+template <class T, class = void>
+struct OpensForRun : std::false_type {};
+template <class T>
+struct OpensForRun<T, std::void_t<decltype(std::declval<T&>().open(std::declval<const galley_source_contents&>()))>> : std::true_type {};
 
 /// An instance, and what its description points to.
 template <class T>
@@ -82,7 +89,10 @@ struct SourceOf {
   }
   static galley_status open(void* instance, galley_source_contents* out, galley_error* error) noexcept {
     return guard(error, [&] {
-      galley_source_contents found = static_cast<Own*>(instance)->source.open();
+      T& source = static_cast<Own*>(instance)->source;
+      galley_source_contents found;
+      if constexpr (OpensForRun<T>::value) found = source.open(read(out));
+      else found = source.open();
       galley_assign(out, &found);
     });
   }
