@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -177,13 +178,15 @@ struct RowsSeen {
   uint64_t rows = 0, positions = 0, counted = 0;
   static constexpr uint64_t kMost = 4096;
 };
-/// Of an epoch's first rows.
+/// Of an epoch's first rows, as far as the run reads them.
 Result<RowsSeen> look_at(const Source& source, const Study& study) {
   const BatchLayout& layout = study.data.layout;
   std::vector<std::byte> memory(window_bytes(layout, study.program.micro_batches) + BatchLayout::kAlignment);
   WindowBuffer window = {layout, memory, -1, 0, 0};
+  const double epochs = study.recipe.epochs > 0 ? std::min(study.recipe.epochs, 1.0) : 1;
+  const uint64_t rows = std::min(static_cast<uint64_t>(std::ceil(epochs * static_cast<double>(source.epoch()))), RowsSeen::kMost);
   RowsSeen out;
-  for (const uint64_t rows = std::min(source.epoch(), RowsSeen::kMost); out.rows < rows;) {
+  while (out.rows < rows) {
     TRY_STATUS(source.fill(window.window + 1, window));
     for (int64_t r = 0; r < window.rows() && out.rows < rows; ++r, ++out.rows) {
       const BatchRow row = window.row(r);
@@ -239,6 +242,9 @@ Status show_data(Study& study, int64_t rows, DataForm form, Split split, const s
   if (seen && form == DataForm::Text) print_seen(*seen, study, *source);
   for (const DataReport& report : reports)
     if (form == DataForm::Text) print_facts(report);
+  for (size_t i = 0; i < recipe.data.parts.size(); ++i)
+    if (const auto& plugin = study.sources[i]; plugin && form == DataForm::Text)
+      print_lines("data.%s: %s\n", recipe.data.parts[i].kind.c_str(), plugin->says().summary.c_str());
   if (const std::string epochs = epochs_of(study, *source); form == DataForm::Text && !epochs.empty())
     print_lines("  %-22s %s\n", "the run", epochs.c_str());
   if (form == DataForm::Text) print_lines("  %-22s %s\n", "the model reads", inputs_text(study).c_str());

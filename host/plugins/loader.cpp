@@ -179,16 +179,16 @@ Result<const galley_source*> Plugins::load_source(const StrategyRef& source, con
 }
 
 Result<StrategyRef> Plugins::source(std::string_view name, const Place& place, const std::vector<std::string>& built_in) const {
-  std::vector<std::string> names = built_in;
+  std::set<std::string> names(built_in.begin(), built_in.end());
   for (const auto& plugin : plugins_)
     for (const StrategySpec& spec : plugin->manifest.sources) {
       if (spec.name == name) return StrategyRef{plugin.get(), &spec};
-      names.push_back(spec.name);
+      names.insert(spec.name);
     }
   if (std::optional<Error> error = broken(name, place)) return *std::move(error);
   std::string list;
   for (const std::string& known : names) list += (list.empty() ? "" : ", ") + ("data." + known);
-  const std::string near = did_you_mean(name, names);
+  const std::string near = did_you_mean(name, std::vector(names.begin(), names.end()));
   return recipe_error(place.text() + ": there is no data." + std::string(name) + (near.empty() ? "" : "; " + near), "there are " + list);
 }
 
