@@ -478,15 +478,21 @@ struct Opened {
   std::filesystem::path here;
 };
 
+/// Returns the current directory; "" where it cannot be found and nothing of the recipe is relative to it.
+Result<std::filesystem::path> current_directory(const Recipe& recipe) {
+  std::error_code error;
+  std::filesystem::path here = std::filesystem::current_path(error);
+  if (error && (std::filesystem::path(recipe.name).is_relative() || recipe.directory.empty()))
+    return run_error("the current directory cannot be found: " + error.message(), "go to one that exists");
+  return here;
+}
+
 Result<Opened> open_recipe(const std::filesystem::path& path, const RecipeOptions& options) {
   Opened out;
   Recipe& recipe = out.recipe;
   static_cast<RecipeInput&>(recipe) = options;
   recipe.name = path.string();
-  std::error_code error;
-  out.here = std::filesystem::current_path(error);
-  if (error && (path.is_relative() || options.directory.empty()))
-    return run_error("the current directory cannot be found: " + error.message(), "go to one that exists");
+  out.here = TRY(current_directory(recipe));
   recipe.path = (out.here / path).lexically_normal();
   recipe.text = TRY(recipe_text(path, options, LuaLimits().source));
   LuaLimits limits;
@@ -534,9 +540,8 @@ Result<Recipe> with_steps(const Recipe& recipe, int64_t steps) {
   Recipe out;
   static_cast<RecipeInput&>(out) = recipe;
   out.name = recipe.name;
-  std::error_code error;
   recipe.script->sandbox().renew();
-  TRY_STATUS(judge(*recipe.script, std::filesystem::current_path(error), recipe.confinement, steps, &out));
+  TRY_STATUS(judge(*recipe.script, TRY(current_directory(out)), recipe.confinement, steps, &out));
   return out;
 }
 

@@ -172,8 +172,9 @@ Result<std::vector<Origin>> origins_of(const Study& study) {
 
 Result<std::vector<Origin>> origins_of(const Study& study, const Source& source) {
   std::vector<Origin> out;
-  for (const auto& [name, value] : study.recipe.data.options)
-    if (const auto* path = value.as<std::string>(); path && name == "path") TRY_STATUS(add_file("data", *path, &out));
+  const Table& options = study.recipe.data.options;
+  if (const auto path = options.find("path"); path != options.end() && path->second.as<std::string>())
+    TRY_STATUS(add_file("data", *path->second.as<std::string>(), &out));
   const std::vector<DataFile> files = source.files();
   if (files.size() <= kMostDataFiles) {
     for (const DataFile& file : files) out.push_back({"data", file.path, file.hash});
