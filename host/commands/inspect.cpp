@@ -12,6 +12,7 @@
 #include "host/base/json.hpp"
 #include "host/base/printable.hpp"
 #include "host/commands/run_commands.hpp"
+#include "host/sources/window_memory.hpp"
 #include "host/tokens/text_codec.hpp"
 #include "host/tools/report/data_report.hpp"
 #include "host/tools/report/terminal.hpp"
@@ -181,8 +182,8 @@ struct RowsSeen {
 /// Of an epoch's first rows, as far as the run reads them.
 Result<RowsSeen> look_at(const Source& source, const Study& study) {
   const BatchLayout& layout = study.data.layout;
-  std::vector<std::byte> memory(window_bytes(layout, study.program.micro_batches) + BatchLayout::kAlignment);
-  WindowBuffer window = {layout, memory, -1, 0, 0};
+  WindowMemory memory(window_bytes(layout, study.program.micro_batches));
+  WindowBuffer window = {layout, memory.bytes(), -1, 0, 0};
   const double epochs = study.recipe.epochs > 0 ? std::min(study.recipe.epochs, 1.0) : 1;
   const uint64_t rows = std::min(static_cast<uint64_t>(std::ceil(epochs * static_cast<double>(source.epoch()))), RowsSeen::kMost);
   RowsSeen out;
@@ -233,8 +234,8 @@ Status show_data(Study& study, int64_t rows, DataForm form, Split split, const s
   const auto source = TRY(open_source_shown(study));
   TRY_STATUS(settle_steps(study, *source, warn));
   warn_of(*source, warn);
-  std::vector<std::byte> memory(study.data.bytes() + BatchLayout::kAlignment);
-  TRY_STATUS(source->load(memory));
+  WindowMemory memory(study.data.bytes());
+  TRY_STATUS(source->load(memory.bytes()));
   const std::vector<DataReport> reports = source->reports();
   const std::optional<RowsSeen> seen = reports.empty() && source->epoch() > 0 ? std::optional(TRY(look_at(*source, study))) : std::nullopt;
   if (form == DataForm::Json) std::printf("%s\n", json_of(reports, seen, study, *source).c_str());
@@ -254,8 +255,8 @@ Status show_data(Study& study, int64_t rows, DataForm form, Split split, const s
     codec.emplace(TRY(TextCodec::open(spec, recipe)));
 
   const BatchLayout& layout = study.data.layout;
-  std::vector<std::byte> window_memory(window_bytes(layout, study.program.micro_batches) + BatchLayout::kAlignment);
-  WindowBuffer window = {layout, window_memory, -1, 0, 0};
+  WindowMemory window_memory(window_bytes(layout, study.program.micro_batches));
+  WindowBuffer window = {layout, window_memory.bytes(), -1, 0, 0};
   int64_t shown = 0;
   const auto show = [&] {
     for (int64_t r = 0; r < window.rows() && shown < rows; ++r) {

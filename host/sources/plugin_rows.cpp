@@ -13,6 +13,7 @@
 #include "host/plugins/abi.hpp"
 #include "host/sources/layout.hpp"
 #include "host/sources/shape.hpp"
+#include "host/sources/window_memory.hpp"
 #include "host/tokens/spec.hpp"
 
 namespace galley {
@@ -38,9 +39,8 @@ class PluginRows final : public RowStream {
         vocabulary_(vocabulary) {
     scratch_.layout = layout;
     scratch_.layout.rows = scratch_.micro_batches = 1;
-    memory_.resize(window_bytes(scratch_.layout, 1) + BatchLayout::kAlignment);
-    const auto address = reinterpret_cast<uintptr_t>(memory_.data());
-    scratch_.memory = std::span(memory_).subspan((BatchLayout::kAlignment - address % BatchLayout::kAlignment) % BatchLayout::kAlignment);
+    memory_ = WindowMemory(window_bytes(scratch_.layout, 1));
+    scratch_.memory = memory_.bytes();
   }
 
   uint64_t epoch() const override { return found_.items * of_item_; }
@@ -134,7 +134,7 @@ class PluginRows final : public RowStream {
   Learning learning_;
   uint64_t seed_, of_item_, of_window_;
   int64_t vocabulary_;
-  std::vector<std::byte> memory_;  ///< of the row that counted() writes
+  WindowMemory memory_;  ///< of the row that counted() writes
   WindowBuffer scratch_;
   mutable std::mutex mutex_;  ///< guards that memory
 };
