@@ -17,6 +17,7 @@
 #include "host/sources/kinds.hpp"
 #include "host/tools/inference/export_folder.hpp"
 #include "host/tools/inference/folder_study.hpp"
+#include "host/tools/inference/gradients.hpp"
 #include "host/tools/report/data_report.hpp"
 #include "host/tools/report/metrics.hpp"
 #include "host/tools/report/plan_report.hpp"

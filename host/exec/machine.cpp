@@ -239,35 +239,21 @@ std::span<const std::byte> Machine::arena(size_t memory) const {
   return {arena.data, arena.host_access ? static_cast<size_t>(arena.bytes) : 0};
 }
 
-Status Machine::read_arena(size_t memory, int64_t offset, std::span<std::byte> bytes) {
-  if (bytes.empty()) return ok();
-  if (arenas_[memory].host_access) {
-    std::memcpy(bytes.data(), arenas_[memory].data + offset, bytes.size());
+Status Machine::exchange(size_t memory, int64_t offset, size_t bytes, void* to, const void* from) {
+  if (bytes == 0) return ok();
+  const Arena& arena = arenas_[memory];
+  if (arena.host_access) {
+    std::memcpy(to ? to : arena.data + offset, from ? from : arena.data + offset, bytes);
     return ok();
   }
-  galley_copy out = new_struct<galley_copy>();
-  out.bytes = std::ssize(bytes);
-  out.from_memory = static_cast<uint32_t>(memory);
-  out.from_offset = arenas_[memory].shift + offset;
-  out.to_memory = GALLEY_MEMORY_PROCESS;
-  out.to_address = bytes.data();
-  TRY_STATUS(copy(0, out));
-  return synchronize();
-}
-
-Status Machine::write_arena(size_t memory, int64_t offset, std::span<const std::byte> bytes) {
-  if (bytes.empty()) return ok();
-  if (arenas_[memory].host_access) {
-    std::memcpy(arenas_[memory].data + offset, bytes.data(), bytes.size());
-    return ok();
-  }
-  galley_copy in = new_struct<galley_copy>();
-  in.bytes = std::ssize(bytes);
-  in.to_memory = static_cast<uint32_t>(memory);
-  in.to_offset = arenas_[memory].shift + offset;
-  in.from_memory = GALLEY_MEMORY_PROCESS;
-  in.from_address = bytes.data();
-  TRY_STATUS(copy(0, in));
+  galley_copy moved = new_struct<galley_copy>();
+  moved.bytes = static_cast<int64_t>(bytes);
+  moved.to_memory = to ? GALLEY_MEMORY_PROCESS : static_cast<uint32_t>(memory);
+  moved.from_memory = from ? GALLEY_MEMORY_PROCESS : static_cast<uint32_t>(memory);
+  moved.to_address = to;
+  moved.from_address = from;
+  (to ? moved.from_offset : moved.to_offset) = arena.shift + offset;
+  TRY_STATUS(copy(0, moved));
   return synchronize();
 }
 

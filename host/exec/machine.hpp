@@ -107,8 +107,12 @@ class Machine {
   Status fill(TensorId tensor, int64_t offset, int64_t bytes, const std::function<Status(std::span<std::byte>)>& piece);
 
   // For those who watch: these read and write bytes of an arena of any class. Synchronous.
-  Status read_arena(size_t memory, int64_t offset, std::span<std::byte> bytes);
-  Status write_arena(size_t memory, int64_t offset, std::span<const std::byte> bytes);
+  Status read_arena(size_t memory, int64_t offset, std::span<std::byte> bytes) {
+    return exchange(memory, offset, bytes.size(), bytes.data(), nullptr);
+  }
+  Status write_arena(size_t memory, int64_t offset, std::span<const std::byte> bytes) {
+    return exchange(memory, offset, bytes.size(), nullptr, bytes.data());
+  }
   /// Returns the arena itself if the host can reach it, else nothing.
   std::span<const std::byte> arena(size_t memory) const;
   /// Returns the host's side of a class, for poison mode.
@@ -124,6 +128,8 @@ class Machine {
   };
   Machine(const Program& program, const Plan& plan, const galley_device& device, HostCopies copies);
   Status allocate(const Target& target, int64_t shift);
+  /// Copies bytes of an arena to an address of this process, or from one; the other address is null.
+  Status exchange(size_t memory, int64_t offset, size_t bytes, void* to, const void* from);
   const Arena& arena_of(TensorId tensor) const { return arenas_[program_.tensors[static_cast<size_t>(tensor)].memory]; }
   /// Calls piece(done, staging) until so many bytes have gone through the program's staging.
   Status in_pieces(int64_t bytes, const std::function<Status(int64_t, std::span<std::byte>)>& piece) const;

@@ -57,14 +57,6 @@ std::string unprovided(const Manifest& manifest, const Library& library) {
 
 }  // namespace
 
-std::vector<fs::path> Plugin::open_files() const {
-  std::vector<fs::path> out;
-  if (library) out.push_back(manifest.folder() / manifest.library);
-  for (const auto& [key, opened] : kernels)
-    if (opened.library) out.push_back(opened.file);
-  return out;
-}
-
 std::vector<fs::path> plugin_search_path(std::span<const fs::path> built_in, std::span<const fs::path> extra) {
   std::vector<fs::path> out(extra.begin(), extra.end());
   if (const char* environment = std::getenv("GALLEY_PLUGIN_PATH")) {

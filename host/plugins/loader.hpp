@@ -32,9 +32,6 @@ struct Plugin {
     const Library* library = nullptr;
   };
   std::map<std::pair<std::string, std::string>, Kernels> kernels;
-
-  /// For run.toml and hashes: its library, and the kernel libraries that are open.
-  std::vector<std::filesystem::path> open_files() const;
 };
 
 /// A strategy or a kind of data as the recipe names it, and the plugin whose manifest has it.

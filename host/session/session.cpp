@@ -8,7 +8,6 @@
 #include <set>
 
 #include "host/base/ordered.hpp"
-#include "host/base/safetensors.hpp"
 #include "host/exec/convert.hpp"
 #include "host/exec/weight_checksums.hpp"
 #include "host/plugins/host_table.hpp"
@@ -17,12 +16,6 @@ namespace galley {
 namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-BatchLayout layout_of(const Study& study) {
-  BatchLayout out = study.data.layout;
-  out.rows = study.program.rows;
-  return out;
-}
 
 StateInfo state_info(const Study& study, const Source* source) {
   StateInfo info;
@@ -52,6 +45,12 @@ std::string number_text(double number) {
 }
 
 }  // namespace
+
+BatchLayout Session::layout() const {
+  BatchLayout out = study_.data.layout;
+  out.rows = study_.program.rows;
+  return out;
+}
 
 Result<std::unique_ptr<Source>> open_source(const Study& study, PrepareProgress progress) {
   PrepareOptions options;
@@ -176,8 +175,8 @@ Status Session::enqueue() {
   const Program& program = study_.program;
   if (!loader_) {
     const int64_t held = study_.target.steps_under_way();
-    loader_ = TRY(Loader::start(*source_, layout_of(study_), program.micro_batches, info_.next_window, study_.recipe.steps,
-                                bytes_of(program.window), held));
+    loader_ = TRY(
+        Loader::start(*source_, layout(), program.micro_batches, info_.next_window, study_.recipe.steps, bytes_of(program.window), held));
     under_way_.reserve(static_cast<size_t>(held));
     last_ = now();
     aside_ = 0;
@@ -342,7 +341,7 @@ Result<double> Session::evaluate(const std::function<Status(int64_t, int64_t)>& 
                         "hold some out: data.text { …, validation = 0.05 }");
   // Once the loader runs, the window at hand has been used up, and the other one is being filled.
   const std::span<std::byte> memory = window_ ? window_->memory : bytes_of(study_.program.window);
-  WindowBuffer buffer = {layout_of(study_), memory, -1, 0, 0, 0};
+  WindowBuffer buffer = {layout(), memory, -1, 0, 0, 0};
   int64_t tokens = 0;
   TRY_STATUS(executor_->synchronize());
   if (scores_) scores_->clear();
@@ -386,84 +385,12 @@ Status Session::take_scores(const WindowBuffer& rows) {
   return ok();
 }
 
-Result<double> Session::first_loss() {
-  WindowBuffer window = {layout_of(study_), bytes_of(study_.program.window), -1, 0, 0, 0};
-  TRY_STATUS(source_->fill(0, window));
-  double loss = 0;
-  for (int64_t m = 0; m < window.micro_batches; ++m) {
-    executor_->tell({1, window.valid_tokens});
-    TRY_STATUS(feed(window, m));
-    TRY_STATUS(executor_->run(SegmentKind::Eval));
-    TRY_STATUS(executor_->read_back());
-    loss += executor_->scalar(GALLEY_SCALAR_LOSS);
-  }
-  return window.valid_tokens ? loss / static_cast<double>(window.valid_tokens) : 0.0;
-}
-
 Status Session::save(const std::filesystem::path& states, int64_t keep) {
   const double begin = now();
   info_.without_gradient = proof_->without_gradient();
   TRY_STATUS(save_state(states, keep, info_, study_.program, executor_->machine()));
   saved_ = true;
   aside_ += now() - begin;
-  return ok();
-}
-
-Result<double> Session::gradients(int64_t number) {
-  const Program& program = study_.program;
-  WindowBuffer window = {layout_of(study_), bytes_of(program.window), -1, 0, 0, 0};
-  TRY_STATUS(source_->fill(number, window));
-  TRY_STATUS(executor_->begin_step({1, window.valid_tokens}));
-  for (int64_t m = 0; m < window.micro_batches; ++m) {
-    TRY_STATUS(feed(window, m));
-    TRY_STATUS(executor_->run_micro(m));
-  }
-  TRY_STATUS(executor_->run_update());
-  TRY_STATUS(executor_->read_back());
-  const double sum = executor_->scalar(GALLEY_SCALAR_LOSS);
-  return window.valid_tokens ? sum / static_cast<double>(window.valid_tokens) : 0.0;
-}
-
-Status write_gradients(Session& session, NewFile& file, int64_t window) {
-  const Program& program = session.study().program;
-  const double loss = TRY(session.gradients(window));
-  std::map<std::string, TensorId> tensors;
-  for (const Trained& t : program.trained) tensors["grad." + t.name] = t.gradient;
-  if (program.logits != no_tensor) tensors["logits"] = program.logits;
-  std::vector<safetensors::Item> items = {{"loss", safetensors::Dtype::F64, {1}}};
-  for (const auto& [name, id] : tensors) {
-    Shape shape = program.tensors[static_cast<size_t>(id)].shape;
-    if (name == "logits") shape = program.logits_shape;
-    items.push_back({name, safetensors::Dtype::F32, shape});
-  }
-  const auto scale = static_cast<float>(session.executor().scalar(GALLEY_SCALAR_LOSS_SCALE));
-  std::vector<float> numbers;
-  std::string not_finite = std::isfinite(loss) ? "" : "the loss is " + std::to_string(loss);
-  auto writer = TRY(safetensors::Writer::create(TRY(file.file().duplicate()), std::move(items)));
-  const std::vector<safetensors::Item> order(writer.items().begin(), writer.items().end());
-  for (const safetensors::Item& item : order) {
-    if (item.name == "loss") {
-      TRY_STATUS(writer.write(item.name, std::as_bytes(std::span(&loss, 1))));
-      continue;
-    }
-    TRY_STATUS(session.executor().machine().show(tensors.at(item.name), [&](std::span<const std::byte> piece) {
-      const uint32_t dtype = program.tensors[static_cast<size_t>(tensors.at(item.name))].dtype;
-      const auto count = static_cast<int64_t>(piece.size()) / galley_dtype_bytes(dtype);
-      const float divisor = item.name == "logits" ? 1 : scale;
-      if (dtype != GALLEY_F32 || divisor != 1) {
-        numbers.resize(static_cast<size_t>(count));
-        convert(numbers.data(), GALLEY_F32, piece.data(), dtype, count);
-        for (float& x : numbers) x /= divisor;
-        piece = std::as_bytes(std::span(numbers));
-      }
-      if (not_finite.empty() && first_not_finite(piece.data(), GALLEY_F32, count) >= 0) not_finite = item.name + " is not finite";
-      return writer.write(item.name, piece);
-    }));
-  }
-  TRY_STATUS(writer.finish());
-  TRY_STATUS(file.finish());
-  // The file shows where it went wrong, and a program that goes by the exit code does not take it for right.
-  if (!not_finite.empty()) return run_error(file.file().path().string() + " is written, but " + not_finite);
   return ok();
 }
 

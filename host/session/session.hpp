@@ -60,15 +60,10 @@ class Session {
   std::span<std::byte> bytes_of(TensorId tensor) const;
   /// Returns the mean loss over the validation data. `after` is called after each batch; its error ends the evaluation.
   Result<double> evaluate(const std::function<Status(int64_t done, int64_t batches)>& after = {});
-  /// Returns the mean loss over the first window of the training data, as evaluation computes it: without dropout. The study must be for
-  /// Purpose::Evaluate, and nothing else have run before.
-  Result<double> first_loss();
   /// Returns how the labels of the last evaluation compare with those of the data; null for models without labels.
   const Scores* scores() const { return scores_ ? &*scores_ : nullptr; }
   /// Returns whether there is validation data.
   bool evaluates() const { return source_ && source_->validation_batches() > 0; }
-  /// Runs forward and backward of a window (from 0) without an update, and returns its mean loss. The gradients then lie in their tensors.
-  Result<double> gradients(int64_t window = 0);
   /// Saves a state to continue from into the folder of states, and keeps the newest `keep` of them.
   Status save(const std::filesystem::path& states, int64_t keep);
   /// Returns the results of validations so far, which states keep.
@@ -87,6 +82,10 @@ class Session {
   int64_t steps_done() const { return info_.attempted; }
   int64_t steps_enqueued() const { return info_.attempted + static_cast<int64_t>(under_way_.size()); }
   const Study& study() const { return study_; }
+  /// Returns the shape of the program's micro-batches.
+  BatchLayout layout() const;
+  /// Returns the data, for a session that was opened with some.
+  Source& source() { return *source_; }
   Executor& executor() { return *executor_; }
 
  private:
@@ -137,8 +136,5 @@ class Session {
   double last_ = 0;     ///< the time at which the step before ended
   double aside_ = 0;    ///< seconds of validation and saving since then
 };
-
-/// Writes loss, grad.* and, if the study keeps them, the logits of a window (from 0) as a safetensors file.
-Status write_gradients(Session& session, NewFile& file, int64_t window = 0);
 
 }  // namespace galley

@@ -4,6 +4,7 @@
 
 #include <elf.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "host/plugins/isa.hpp"
@@ -326,7 +327,7 @@ TEST_F(Loader, KernelsOfTheBestIsa) {
   EXPECT_EQ(plugins->find("clip")->kernels.at({"cuda", "emulated"}).file.filename().string(), "clip-cuda-emulated.so");
   EXPECT_TRUE(plugins->kernels("linear", "cpu", "x86-64-v3").empty());
   EXPECT_TRUE(warnings.empty());
-  EXPECT_EQ(plugins->find("clip")->open_files().size(), 6u);
+  EXPECT_EQ(std::ranges::count_if(plugins->find("clip")->kernels, [](const auto& k) { return k.second.library != nullptr; }), 5);
 #else
   GTEST_SKIP() << "names of x86-64 are expected";
 #endif

@@ -11,6 +11,7 @@
 #include "host/tools/compare/control.hpp"
 #include "host/tools/compare/tensor_distance.hpp"
 #include "host/tools/compare/verdict.hpp"
+#include "host/tools/inference/gradients.hpp"
 
 namespace galley {
 namespace {
@@ -184,7 +185,7 @@ Result<Measured> Certifier::measure(const std::string& name, const Edit& edit, W
   if (wanted.start) {
     TRY_STATUS(begin(name + ", loss"));
     const auto s = TRY(study_of(edit, Purpose::Evaluate, other_is_base));
-    out.start = TRY(TRY(Session::open(*s, TRY(open_source(*s))))->first_loss());
+    out.start = TRY(first_loss(*TRY(Session::open(*s, TRY(open_source(*s))))));
   }
   if (wanted.gradients) {
     TRY_STATUS(begin(name + ", gradients"));
