@@ -213,7 +213,7 @@ void print_training(const Study& s) {
 Status command_train(const CommandLine& a) {
   const StudyOptions options = TRY(study_options(a));
   const auto s = TRY(study(a.positional[0], options));
-  TRY_STATUS(check_files(s->program, s->graph->ignored_files));
+  TRY_STATUS(check_files(s->program, s->draft->ignored_files));
   const std::filesystem::path out = a.get("--out");
   TRY_STATUS(check_vacant(out));
   std::unique_ptr<Source> source = TRY(open_source_shown(*s));
@@ -328,7 +328,7 @@ Status command_export(const CommandLine& a) {
     print_lines("exported: %s, %s on disk\n%s", out.c_str(), bytes_text(bytes).c_str(),
                 rounding_text(session->rounded(), prose_columns()).c_str());
   if (!a.has("--json"))
-    for (const ConfigKey& key : folder.study->graph->exports.config)
+    for (const ConfigKey& key : folder.study->draft->exports.config)
       if (key.key == "tie_word_embeddings" && key.json == "false")
         print_lines("the head is no longer the embedding: it is saved apart, and config.json says \"tie_word_embeddings\": false\n");
   return ok();

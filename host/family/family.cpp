@@ -20,7 +20,8 @@ constexpr size_t kMostParts = size_t{1} << 17;
 
 /// What a build is about; the bindings find it after their first upvalue.
 struct Building {
-  Graph* graph = nullptr;
+  Draft* draft = nullptr;
+  Graph* graph = nullptr;  // the draft's
   const ModelConfig* model = nullptr;
   RowDocuments documents = RowDocuments::Several;
   std::optional<tensor_files::Reader> files;  // of the model, once a parameter may be missing in them
@@ -251,8 +252,8 @@ int make_input(lua_State* L) {
   const bool table = lua_istable(L, 2);
   const std::string name = table ? string_field(L, 2, "name") : luaL_checkstring(L, 2);
   if (name.empty()) luaL_error(L, "an input has no name");
-  if (const auto& own = building(L).graph->own_inputs; std::ranges::find(own, name, &OwnInput::name) != own.end())
-    return push_tensor(L, building(L).graph->input(name));
+  if (const auto& own = building(L).draft->run.own_inputs; std::ranges::find(own, name, &OwnInput::name) != own.end())
+    return push_tensor(L, building(L).draft->input(name));
   const Fill fill = fill_of(L, name, table ? string_field(L, 2, "fill") : "");
   if (fill == Fill::FirstKey && building(L).documents == RowDocuments::One) {
     lua_pushboolean(L, 0);
@@ -355,7 +356,7 @@ int mark_logits(lua_State* L) {
   return 0;
 }
 int ignore(lua_State* L) {
-  building(L).graph->ignored_files.emplace_back(luaL_checkstring(L, 2));
+  building(L).draft->ignored_files.emplace_back(luaL_checkstring(L, 2));
   return 0;
 }
 
@@ -433,16 +434,18 @@ int push_arguments(lua_State* L) {
 
 }  // namespace
 
-Status build_family(ModelConfig& model, const FamilyFolders& folders, RowDocuments documents, Graph& graph) {
+Status build_family(ModelConfig& model, const FamilyFolders& folders, RowDocuments documents, Draft& draft) {
   Family family = TRY(find_family(model.model_type, folders, model.origin));
   Sandbox& lua = *family.lua;
   // transformers has ids of its own for what is not said, whatever the vocabulary.
   if (model.folder.empty())
     for (const char* token : {"bos_token_id", "eos_token_id", "pad_token_id"}) model.config.try_emplace(token);
   Building b;
+  b.draft = &draft;
+  Graph& graph = draft.graph;
   b.graph = &graph;
   b.model = &model;
-  if (!model.random) graph.model_files = model.folder.string();
+  if (!model.random) draft.run.model_files = model.folder.string();
   b.documents = documents;
   lua_State* L = lua.state();
   TRY_STATUS(lua.protect(
@@ -466,7 +469,7 @@ Status build_family(ModelConfig& model, const FamilyFolders& folders, RowDocumen
   }
   if (model.gguf && !model.random) {
     for (auto& [key, value] : b.resolved) model.config[key] = value;
-    TRY_STATUS(name_in_gguf(lua, model, graph));
+    TRY_STATUS(name_in_gguf(lua, model, draft));
   }
   std::vector<std::string> harmless = texts_in(TRY(family_field(lua, "harmless")));
   for (std::string& key : texts_in(TRY(family_field(lua, "harmless", "config")))) harmless.push_back(std::move(key));

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "host/base/value.hpp"
-#include "host/graph/graph.hpp"
+#include "host/graph/draft.hpp"
 #include "host/recipe/recipe.hpp"
 
 namespace galley {
@@ -41,10 +41,10 @@ Result<ModelConfig> read_model_config(const Recipe& recipe, const FamilyFolders&
 /// without it, so that the planner knows attention to be plainly causal.
 enum class RowDocuments : uint8_t { One, Several };
 
-/// Runs the family on the configuration and closes Lua again: fills `graph` with the forward section, and the configuration with every
+/// Runs the family on the configuration and closes Lua again: fills `draft` with the forward section, and the configuration with every
 /// value that the family takes where it says nothing, and with the architecture, so that other programs read the same model from it. A key
 /// that the family neither reads nor declares harmless is an error by name. [main-thread] [plan-time]
-Status build_family(ModelConfig& model, const FamilyFolders& folders, RowDocuments documents, Graph& graph);
+Status build_family(ModelConfig& model, const FamilyFolders& folders, RowDocuments documents, Draft& draft);
 
 /// Adds the config.json that is saved with the model: the configuration as build_family() has left it, with the dtype of the saved weights
 /// ("float32") and the keys that strategies set.

@@ -114,11 +114,11 @@ Status read_gguf_model(const std::filesystem::path& file, const FamilyFolders& f
   return ok();
 }
 
-Status name_in_gguf(Sandbox& lua, const ModelConfig& model, Graph& graph) {
+Status name_in_gguf(Sandbox& lua, const ModelConfig& model, Draft& draft) {
   struct Ask {
     const ModelConfig& model;
-    Graph& graph;
-  } ask = {model, graph};
+    Draft& draft;
+  } ask = {model, draft};
   const Status named = lua.protect(
       [](lua_State* L) -> int {
         auto* a = static_cast<Ask*>(lua_touserdata(L, 1));
@@ -134,8 +134,8 @@ Status name_in_gguf(Sandbox& lua, const ModelConfig& model, Graph& graph) {
           lua_pop(L, 2);
           return out;
         };
-        for (galley_tensor t = 1; t <= a->graph.tensor_count(); ++t) {
-          GraphTensor& x = a->graph.tensor(t);
+        for (galley_tensor t = 1; t <= a->draft.graph.tensor_count(); ++t) {
+          GraphTensor& x = a->draft.graph.tensor(t);
           if (x.source.path.empty()) continue;
           int64_t heads = 0;
           x.source.name = name(x.source.name, &heads);
@@ -145,7 +145,7 @@ Status name_in_gguf(Sandbox& lua, const ModelConfig& model, Graph& graph) {
           x.source.hint.clear();
         }
         push_gguf(L, "ignored");
-        for (const std::string& pattern : texts_in(to_value(L, -1))) a->graph.ignored_files.push_back(pattern);
+        for (const std::string& pattern : texts_in(to_value(L, -1))) a->draft.ignored_files.push_back(pattern);
         return 0;
       },
       &ask);

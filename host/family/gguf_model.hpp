@@ -13,6 +13,6 @@ Status read_gguf_model(const std::filesystem::path& file, const FamilyFolders& f
 
 /// Lets parameters be read under the names that they have in a GGUF file, and their rows in the order that they have there. `lua` is the
 /// family's.
-Status name_in_gguf(Sandbox& lua, const ModelConfig& model, Graph& graph);
+Status name_in_gguf(Sandbox& lua, const ModelConfig& model, Draft& draft);
 
 }  // namespace galley

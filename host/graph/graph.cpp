@@ -9,47 +9,9 @@
 #include "host/plugins/library.hpp"
 
 namespace galley {
-namespace {
-
-struct ScalarShape {
-  uint32_t which;
-  const char* name;
-  uint32_t dtype;
-  int64_t count;
-};
-constexpr ScalarShape scalar_shapes[] = {
-    {GALLEY_SCALAR_ATTEMPTED_STEP, "attempted_step", GALLEY_I64, 1},
-    {GALLEY_SCALAR_WINDOW_TOKENS, "window_tokens", GALLEY_F64, 1},
-    {GALLEY_SCALAR_APPLIED_STEP, "applied_step", GALLEY_I64, 1},
-    {GALLEY_SCALAR_APPLY, "apply", GALLEY_I32, 1},
-    {GALLEY_SCALAR_LOSS_SCALE, "loss_scale", GALLEY_F32, 1},
-    {GALLEY_SCALAR_LOSS_SEED, "loss_seed", GALLEY_F32, 1},
-    {GALLEY_SCALAR_GRADIENT_NORM, "gradient_norm", GALLEY_F32, 1},
-    {GALLEY_SCALAR_GRADIENT_FACTOR, "gradient_factor", GALLEY_F32, 1},
-    {GALLEY_SCALAR_FOUND_INF, "found_inf", GALLEY_I32, 1},
-    {GALLEY_SCALAR_RANDOM, "random", GALLEY_I64, 4},
-    {GALLEY_SCALAR_LOSS, "loss", GALLEY_F64, 1},
-};
-
-// Each scalar on a cache line of its own: kernels on different threads write some of them.
-constexpr int64_t slot_stride = 64;
-
-}  // namespace
 
 Graph::Graph(OpLookup ops, std::function<std::vector<std::string>()> op_names, const Extents& extents)
-    : ops_(std::move(ops)), op_names_(std::move(op_names)), extents_(extents) {
-  GraphTensor all;
-  all.name = "step scalars";
-  all.dtype = GALLEY_U8;
-  all.shape = {0};
-  all.kind = GALLEY_KIND_SCALAR;
-  scalars.tensor = *make(std::move(all));
-  // All of them, whether or not a node asks: the host reads some, and writes the first.
-  for (const ScalarShape& s : scalar_shapes) {
-    (void)*scalar(s.which);
-    if (s.which == GALLEY_SCALAR_WINDOW_TOKENS) scalars.host_bytes = scalars.bytes;
-  }
-}
+    : ops_(std::move(ops)), op_names_(std::move(op_names)), extents_(extents) {}
 
 /// Who adds without end would take all memory.
 Status Graph::check_room() const {
@@ -89,56 +51,6 @@ Result<galley_tensor> Graph::make(GraphTensor tensor) {
 galley_tensor Graph::find(std::string_view name) const {
   const auto it = names_.tensors.find(name);
   return it == names_.tensors.end() ? 0 : it->second;
-}
-
-int64_t Graph::reserve(int64_t bytes) {
-  const int64_t offset = scalars.bytes;
-  scalars.bytes += round_up(bytes, slot_stride);
-  tensor(scalars.tensor).shape = {scalars.bytes};
-  return offset;
-}
-
-Result<galley_tensor> Graph::in_block(const std::string& name, uint32_t dtype, int64_t count, int64_t offset) {
-  GraphTensor t;
-  t.name = name;
-  t.dtype = dtype;
-  t.shape = {count};
-  t.kind = GALLEY_KIND_SCALAR;
-  t.slice = {scalars.tensor, offset};
-  return make(std::move(t));
-}
-
-Result<galley_tensor> Graph::in_host_block(const std::string& name, uint32_t dtype, int64_t count) {
-  const int64_t before = scalars.bytes, offset = scalars.host_bytes;
-  reserve(count * galley_dtype_bytes(dtype));
-  const int64_t bytes = scalars.bytes - before;
-  for (GraphTensor& t : tensors_)
-    if (t.slice.of == scalars.tensor && t.slice.offset >= offset) t.slice.offset += bytes;
-  for (ScalarSlot& s : scalars.slots)
-    if (s.offset >= offset) s.offset += bytes;
-  scalars.host_bytes += bytes;
-  return in_block(name, dtype, count, offset);
-}
-
-Result<galley_tensor> Graph::slot(ScalarSlot s, const std::string& name) {
-  s.offset = reserve(s.bytes);
-  s.tensor_name = name;
-  scalars.slots.push_back(s);
-  return in_block(name, s.dtype, s.bytes / std::max<int64_t>(1, galley_dtype_bytes(s.dtype)), s.offset);
-}
-
-Result<galley_tensor> Graph::scalar(uint32_t which) {
-  for (const ScalarShape& s : scalar_shapes) {
-    if (s.which != which) continue;
-    const std::string name = std::string("scalar.") + s.name;
-    if (const galley_tensor found = find(name)) return found;
-    ScalarSlot slot_;
-    slot_.which = which;
-    slot_.dtype = s.dtype;
-    slot_.bytes = s.count * galley_dtype_bytes(s.dtype);
-    return slot(std::move(slot_), name);
-  }
-  return plugin_error("no step scalar " + std::to_string(which));
 }
 
 std::vector<const GraphTensor*> Graph::tensors(const std::vector<galley_tensor>& ids) const {
@@ -232,28 +144,6 @@ Status Graph::check_node_name(const std::string& name) const {
   return plugin_error("two forward nodes of the name '" + name + "'", "random numbers are keyed by it: each node needs one of its own");
 }
 
-std::vector<galley_tensor> Graph::saved() const {
-  std::vector<galley_tensor> out;
-  for (galley_tensor id = 1; id <= tensor_count(); ++id) {
-    const GraphTensor& t = tensor(id);
-    if (!t.parameter_kind() || t.slice.of) continue;
-    if (exports.model != (t.saved.file.empty() ? GALLEY_EXPORT_OWN : GALLEY_EXPORT_MODEL)) out.push_back(id);
-  }
-  return out;
-}
-
-std::map<galley_tensor, galley_tensor> Graph::saved_values() const {
-  std::map<galley_tensor, galley_tensor> out;
-  for (const auto* list : {&evaluated, &exports.values})
-    for (const ExportedValue& e : *list) out[e.parameter] = e.value;
-  return out;
-}
-
-std::string Graph::file_of(galley_tensor parameter) const {
-  const std::string& own = tensor(parameter).saved.file;
-  return own.empty() ? kModelFile : own;
-}
-
 Status Graph::replace(galley_tensor from, galley_tensor to) {
   if (!has(from) || !has(to)) return plugin_error("replace: no such tensor");
   if (tensor(from).shape != tensor(to).shape || tensor(from).dtype != tensor(to).dtype)
@@ -312,26 +202,6 @@ Status Graph::rewire(galley_node n, size_t input, galley_tensor to) {
   return ok();
 }
 
-Result<galley_tensor> Graph::input(const std::string& name) {
-  const galley_tensor found = find(name);
-  if (found && tensor(found).kind == GALLEY_KIND_INPUT) return found;
-  const auto own = std::ranges::find(own_inputs, name, &OwnInput::name);
-  if (own == own_inputs.end() || found) {
-    std::string there;
-    for (const OwnInput& one : own_inputs) there += (there.empty() ? "" : ", ") + one.name;
-    return recipe_error("the run's data has nothing that is called '" + name + "'",
-                        there.empty() ? "the data is to be a plugin's, which brings it: data.NAME { … }" : "it has " + there);
-  }
-  GraphTensor t;
-  t.name = name;
-  t.kind = GALLEY_KIND_INPUT;
-  t.dtype = own->dtype;
-  t.fill = own_fill(static_cast<size_t>(own - own_inputs.begin()));
-  t.shape = {extents_.rows};
-  if (own->extent != 1) t.shape.push_back(own->extent > 0 ? own->extent : extents_.length);
-  return make(std::move(t));
-}
-
 Status Graph::take_loss(galley_node n) {
   if (!has_node(n) || node(n).dropped) return plugin_error("take_loss: no such node");
   GraphNode& x = node(n);
@@ -350,11 +220,7 @@ bool Graph::has_readers(galley_tensor t) const {
 }
 
 /// Whether somebody other than a node reads a transient.
-bool Graph::is_marked(galley_tensor t) const {
-  if (t == marks.logits || t == marks.hidden || t == marks.output) return true;
-  return std::any_of(signals.reports.begin(), signals.reports.end(), [&](const Reported& r) { return r.tensor == t; }) ||
-         std::any_of(signals.stops.begin(), signals.stops.end(), [&](const Stop& s) { return s.tensor == t; });
-}
+bool Graph::is_marked(galley_tensor t) const { return t == marks.logits || t == marks.hidden || t == marks.output; }
 
 bool Graph::replaced(galley_tensor t) const { return !wiring_.readers[t - 1].empty() && !has_readers(t); }
 
@@ -415,6 +281,36 @@ void Graph::add_reader(galley_tensor t, galley_node n) {
 void Graph::set_input(galley_node n, size_t input, galley_tensor t) {
   node(n).inputs[input] = t;
   add_reader(t, n);
+}
+
+galley_node Graph::next_node(Section s, galley_node n) const {
+  const std::vector<galley_node>& nodes = section(s);
+  if (!n) return nodes.empty() ? 0 : nodes.front();
+  // Callers walk in order: the place of the last answer is nearly always the one that is asked about.
+  if (next_ >= nodes.size() || nodes[next_] != n) {
+    const auto found = std::find(nodes.begin(), nodes.end(), n);
+    if (found == nodes.end()) return 0;
+    next_ = static_cast<size_t>(found - nodes.begin());
+  }
+  ++next_;
+  return next_ < nodes.size() ? nodes[next_] : 0;
+}
+
+int64_t Graph::block_of(galley_tensor t) {
+  const GraphTensor& x = tensor(t);
+  if (x.producer) return node(x.producer).block;
+  const galley_tensor owner = x.parameter ? x.parameter : t;
+  // A tensor's block is its first reader's; all are found at once.
+  const std::vector<galley_node>& nodes = section(Section::Forward);
+  if (blocks_.nodes != nodes.size()) {
+    blocks_.of.clear();
+    for (const galley_node n : nodes)
+      for (const galley_tensor in : node(n).inputs)
+        if (in) blocks_.of.try_emplace(in, node(n).block);
+    blocks_.nodes = nodes.size();
+  }
+  const auto found = blocks_.of.find(owner);
+  return found == blocks_.of.end() ? -1 : found->second;
 }
 
 void Graph::sort(Section s) {

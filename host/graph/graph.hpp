@@ -1,4 +1,5 @@
-// The graph of a run: tensors and nodes, in sections. Families, rewrites, gradient rules and updates all build it with the same verbs.
+// The graph of a run: tensors and nodes, in sections. Families, rewrites, gradient rules and updates build it; draft.hpp has what they note
+// beside it.
 //
 // The nodes of a section are in execution order. One node writes a transient, except that several nodes add to a gradient, in order. Update
 // nodes update parameters and states in place (operands with GALLEY_OPERAND_INOUT). Shapes are static.
@@ -21,7 +22,6 @@
 #include "host/base/fill.hpp"
 #include "host/base/result.hpp"
 #include "host/plan/program.hpp"
-#include "host/plan/target.hpp"
 
 namespace galley {
 
@@ -50,6 +50,7 @@ inline constexpr const char* kModelFile = "model/model.safetensors";
 /// The file below the run's folder in which a parameter is saved, and its name there. "": the model's file, and its own name.
 struct SavedAs {
   std::string file, name;
+  std::string path() const { return file.empty() ? kModelFile : file; }
 };
 
 /// Describes how a tensor's numbers lie in memory, as claims and casts have decided. Nodes read them as GraphTensor::dtype.
@@ -166,94 +167,12 @@ std::string type_text(const GraphTensor& tensor);
 /// Finds an op by its name; nullptr if no plugin provides it.
 using OpLookup = std::function<const galley_op*(std::string_view)>;
 
-/// A tensor that a strategy reports as a metric of the step.
-struct Reported {
-  galley_tensor tensor = 0;
-  std::string name;
-  int use = no_use;
-};
-
-/// A flag (I32, one element) that ends the run when it is not 0 after an update.
-struct Stop {
-  galley_tensor tensor = 0;
-  std::string cause, hint;
-  int use = no_use;
-  bool done = false;  ///< nothing has failed: the run ends as after its last step
-};
-
-/// The value that replaces a parameter when the model is saved or evaluated.
-struct ExportedValue {
-  galley_tensor parameter = 0;
-  galley_tensor value = 0;
-};
-
-/// A tensor that is saved with the model under a name of its own.
-struct ExportedTensor {
-  std::string name;
-  galley_tensor value = 0;
-};
-
-/// The value with which a parameter or state begins, or a component of its format.
-struct Beginning {
-  galley_tensor value = 0;
-  int use = no_use;
-};
-
-/// Beginnings by tensor and component. GALLEY_BEGIN_NUMBERS gives all of a tensor's numbers: then it has no other.
-using Beginnings = std::map<galley_tensor, std::map<uint32_t, Beginning>>;
-
-/// A key of config.json and its value, as JSON.
-struct ConfigKey {
-  std::string key, json;
-  int use = no_use;
-};
-
-/// The block of step scalars: the tensor that holds all numbers that change from step to step.
-struct ScalarBlock {
-  galley_tensor tensor = 0;
-  std::vector<ScalarSlot> slots;
-  int64_t bytes = 0;
-  int64_t host_bytes = 0;       ///< the host writes the first bytes, so many
-  int64_t scheduled_from = -1;  ///< offset of the applied step to which each schedule's first value belongs; -1: there are no schedules
-};
-
-/// The tensors that the host reads after each step.
-struct Signals {
-  std::vector<Reported> reports;
-  std::vector<Stop> stops;
-};
-
-/// What strategies have decided about the files that a run writes.
-struct Exports {
-  uint32_t model = GALLEY_EXPORT_BOTH;  ///< which parameters are saved
-  bool said = false;                    ///< a strategy has set `model`
-  std::vector<ExportedValue> values;
-  std::set<galley_tensor> in_format;  ///< parameters that are saved as the components of their formats
-  std::vector<Document> documents;
-  std::vector<ConfigKey> config;
-  std::vector<ExportedTensor> tensors;  ///< tensors that are saved beside the parameters
-
-  /// Notes what a strategy wants in `model`. Of several strategies, the one that wants more of the model decides.
-  void say(uint32_t what) {
-    model = said ? std::max(model, what) : what;
-    said = true;
-  }
-};
-
 /// The tensors of the model that passes look for.
 struct HeadMarks {
   galley_tensor logits = 0;    ///< marked by the family
   galley_tensor hidden = 0;    ///< the last hidden state, where the head begins; marked by the family
   galley_tensor position = 0;  ///< the row to sample from; written by the host
   galley_tensor output = 0;    ///< what `galley embed` shows: `hidden` where the family marks no other
-};
-
-/// The run for which the graph is made, as far as strategies see it.
-struct RunOf {
-  int64_t steps = 0;          ///< 0: by epochs
-  int64_t micro_batches = 0;  ///< 0: not decided yet
-  uint32_t purpose = GALLEY_PURPOSE_EVAL;
-  std::optional<TargetView> target;
 };
 
 /// The extents of a micro-batch.
@@ -284,20 +203,6 @@ class Graph {
   /// Returns whether forward nodes have read the tensor and none does any more.
   bool replaced(galley_tensor t) const;
   galley_tensor find(std::string_view name) const;
-  Result<galley_tensor> scalar(uint32_t which);
-  /// Reserves bytes in the block of step scalars and returns their offset; in_block() makes a tensor of such bytes.
-  int64_t reserve(int64_t bytes);
-  Result<galley_tensor> in_block(const std::string& name, uint32_t dtype, int64_t count, int64_t offset);
-  /// Makes a tensor in the host's part of the block, at its end; what lies after moves on. Must be called before placement.
-  Result<galley_tensor> in_host_block(const std::string& name, uint32_t dtype, int64_t count);
-  /// Returns the scalar of an option of the author's strategy, times a factor.
-  Result<galley_tensor> option(const std::string& name, double factor = 1);
-  /// Returns the learning rate of one parameter, which strategies may have scaled.
-  Result<galley_tensor> rate(const std::string& name, galley_tensor parameter);
-  /// Multiplies the learning rate of a parameter. Must be called before its update is built.
-  Status scale_rate(galley_tensor parameter, double factor);
-  /// Makes a tensor of one number a metric of the step.
-  Status report(galley_tensor t, const std::string& name);
   /// Returns the node after `n` in a section: the first one for 0, and 0 after the last one.
   galley_node next_node(Section s, galley_node n) const;
   /// Returns the repeated block of a tensor, -1 if none: that of its producer, or of the first reader of its parameter.
@@ -321,17 +226,9 @@ class Graph {
   /// Sorts a section's nodes so that producers come first, and keeps their present order as far as possible.
   void sort(Section s);
 
-  /// Returns the parameters that are saved, as strategies have decided; file_of() returns the path of each below the run's folder.
-  std::vector<galley_tensor> saved() const;
-  /// Returns the values that are saved in the place of parameters: what `export_as` says, else what they are evaluated with.
-  std::map<galley_tensor, galley_tensor> saved_values() const;
-  std::string file_of(galley_tensor parameter) const;
-
   int64_t rows() const { return extents_.rows; }
   int64_t length() const { return extents_.length; }
   const Extents& extents() const { return extents_; }
-  /// An input of the model: one that it reads already, or one that the data brings by this name.
-  Result<galley_tensor> input(const std::string& name);
   /// Takes a node of forward away that adds to the loss.
   Status take_loss(galley_node n);
 
@@ -348,39 +245,10 @@ class Graph {
     Author before_;
   };
   Author author;
-  /// Makes the scalar of an option. compile() sets this and the next two.
-  std::function<Result<ScalarSlot>(int use, const std::string& option)> option_slot;
-  /// Describes a component of a tensor that is in a format: its shape and dtype.
-  std::function<Result<GraphTensor>(const GraphTensor& of, uint32_t index)> describe_component;
-  /// Appends nodes that pack a value into the format of a tensor and unpack it again.
-  std::function<Result<galley_tensor>(galley_tensor of, galley_tensor value)> pack_and_unpack;
-
-  RunOf run;
   HeadMarks marks;
-  ScalarBlock scalars;
-  Signals signals;
-  Exports exports;
-  std::vector<ExportedValue> evaluated;  ///< the values that replace parameters when the model is evaluated or saved
-  Beginnings beginnings;
-  std::string model_files;                    ///< the model's safetensors file or folder; "": it has none
-  std::vector<OwnInput> own_inputs;           ///< what the data of a plugin brings besides
-  std::map<std::string, std::string> config;  ///< the model's config.json, as JSON text by key
-  std::vector<std::string> ignored_files;     ///< patterns of tensors in the model's files that are not read
-  std::optional<Error> refused;               ///< why a verb was refused last: if the plugin's call then fails, this is the reason
-
-  // The tables of verbs that plugins are given: the reader in every phase, one of the others by the phase.
-  static const galley_graph_reader* reader();
-  static const galley_graph_verbs* verbs();
-  static const galley_model_verbs* model_verbs();
-  static const galley_load_verbs* load_verbs();
-  static const galley_export_verbs* export_verbs();
-  static const galley_update_verbs* update_verbs();
-  galley_graph* handle() { return reinterpret_cast<galley_graph*>(this); }
 
  private:
-  Result<galley_tensor> slot(ScalarSlot slot, const std::string& name);
   Status check_room() const;
-  galley_tensor as_rate(galley_tensor option);
   galley_tensor updated_parameter(const std::vector<galley_tensor>& inputs) const;
 
   /// The readers of each tensor and the order of nodes, as far as replace() needs them.
@@ -403,10 +271,6 @@ class Graph {
     std::set<std::string> forward_nodes;
     size_t made = 0;  ///< how many nodes were made: part of the names that the graph makes itself
   };
-  struct Rates {
-    std::map<galley_tensor, double> factors;
-    std::set<galley_tensor> asked;  ///< parameters whose update has asked for its rate
-  };
   /// The block of each tensor's first reader, in a forward section of so many nodes.
   struct Blocks {
     std::map<galley_tensor, int64_t> of;
@@ -421,7 +285,6 @@ class Graph {
   std::array<std::vector<galley_node>, section_names.size()> sections_;
   Wiring wiring_;
   Names names_;
-  Rates rates_;
   Blocks blocks_;
   mutable size_t next_ = 0;  // where next_node answered last
 };

@@ -139,7 +139,7 @@ class Caster {
 
   bool read_by_host(galley_tensor t) const {
     if (t == graph_.marks.logits) return true;
-    for (const Reported& r : graph_.signals.reports)
+    for (const Reported& r : c_.draft.signals.reports)
       if (r.tensor == t) return true;
     return false;
   }

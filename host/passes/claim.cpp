@@ -31,7 +31,7 @@ Status claim_model(Compilation& c) {
   TRY_STATUS(check_trained_matches(c));
   TRY_STATUS(ask_facets(c, subjects));
   TRY_STATUS(check_optimizers(c));
-  c.graph.run.micro_batches = c.options.micro_batches > 0 ? c.options.micro_batches : c.decisions.micro_batches;
+  c.draft.run.micro_batches = c.options.micro_batches > 0 ? c.options.micro_batches : c.decisions.micro_batches;
   return ok();
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "galley/saved.h"
+#include "host/graph/draft.hpp"
 #include "host/passes/compile_options.hpp"
 #include "host/passes/compression.hpp"
 #include "host/passes/items.hpp"
@@ -48,7 +49,8 @@ struct SavedSet {
 
 /// Everything that passes know. The comment of a field names the pass that makes it.
 struct Compilation {
-  Graph& graph;
+  Draft& draft;
+  Graph& graph;  ///< the draft's
   Strategies strategies;
   Plugins& plugins;
   const Target& target;

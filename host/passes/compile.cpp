@@ -5,7 +5,6 @@
 
 #include "host/base/log.hpp"
 #include "host/passes/passes.hpp"
-#include "host/passes/place/components.hpp"
 
 namespace galley {
 namespace {
@@ -65,20 +64,6 @@ constexpr Pass passes[] = {
     // Instructions of different queues run at the same time; events are all that orders them.
 };
 
-/// What strategies know the purpose as.
-uint32_t purpose_of(Purpose purpose) {
-  switch (purpose) {
-    case Purpose::Train: return GALLEY_PURPOSE_TRAIN;
-    case Purpose::Gradients: return GALLEY_PURPOSE_GRADIENTS;
-    case Purpose::Sample: return GALLEY_PURPOSE_SAMPLE;
-    case Purpose::Embed: return GALLEY_PURPOSE_EMBED;
-    case Purpose::Predict: return GALLEY_PURPOSE_PREDICT;
-    case Purpose::Export: return GALLEY_PURPOSE_EXPORT;
-    case Purpose::Evaluate: break;
-  }
-  return GALLEY_PURPOSE_EVAL;
-}
-
 }  // namespace
 
 std::vector<PassInfo> pass_list() {
@@ -87,31 +72,18 @@ std::vector<PassInfo> pass_list() {
   return out;
 }
 
-Result<Program> compile(Graph& graph, Strategies strategies, Plugins& plugins, const Target& target, const CompileOptions& options) {
-  graph.option_slot = [strategies](int use, const std::string& option) -> Result<ScalarSlot> {
-    const LoadedStrategy& s = *strategies[static_cast<size_t>(use)];
-    ScalarSlot slot;
-    slot.option = s.name() + "." + option;
-    slot.schedule = TRY(option_schedule(s, option));
-    return slot;
-  };
-  graph.describe_component = [&plugins](const GraphTensor& of, uint32_t index) -> Result<GraphTensor> {
-    const std::vector<Component> components = TRY(components_of(plugins, of, of.shape));
-    if (index >= components.size())
-      return plugin_error("'" + of.name + "' has " + std::to_string(components.size()) + " components in format '" + of.storage.format +
-                          "', and is asked for number " + std::to_string(index));
-    GraphTensor out;
-    out.name = of.name + components[index].suffix;
-    out.dtype = components[index].dtype;
-    out.shape = components[index].shape;
-    return out;
-  };
-  graph.pack_and_unpack = [&graph, &plugins](galley_tensor of, galley_tensor value) { return pack_and_unpack(graph, plugins, of, value); };
-  graph.run.steps = options.steps;
-  graph.run.purpose = purpose_of(options.purpose);
-  graph.run.target.emplace(target);
-  Compilation c = {
-      graph, strategies, plugins, target, options, TRY(bind_roles(plugins)), Kernels(plugins, strategies, target, options, graph.length())};
+Result<Program> compile(Draft& draft, Strategies strategies, Plugins& plugins, const Target& target, const CompileOptions& options) {
+  draft.run.steps = options.steps;
+  draft.run.purpose = static_cast<uint32_t>(options.purpose);
+  draft.run.target.emplace(target);
+  Compilation c = {draft,
+                   draft.graph,
+                   strategies,
+                   plugins,
+                   target,
+                   options,
+                   TRY(bind_roles(plugins)),
+                   Kernels(plugins, strategies, target, options, draft.graph.length())};
   for (const Pass& pass : passes) {
     const auto begin = std::chrono::steady_clock::now();
     if (!options.without.contains(pass.info.name)) TRY_STATUS(pass.run(c));

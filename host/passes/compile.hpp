@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "host/graph/graph.hpp"
+#include "host/graph/draft.hpp"
 #include "host/passes/compile_options.hpp"
 #include "host/passes/strategies.hpp"
 #include "host/plan/program.hpp"
@@ -11,8 +11,8 @@
 
 namespace galley {
 
-/// Runs all passes and returns the program. `graph` holds the family's forward graph, and is changed. [main-thread] [plan-time]
-Result<Program> compile(Graph& graph, Strategies strategies, Plugins& plugins, const Target& target, const CompileOptions& options);
+/// Runs all passes and returns the program. `draft` holds the family's forward graph, and is changed. [main-thread] [plan-time]
+Result<Program> compile(Draft& draft, Strategies strategies, Plugins& plugins, const Target& target, const CompileOptions& options);
 
 /// Returns the passes in the order in which they run.
 std::vector<PassInfo> pass_list();

@@ -6,19 +6,21 @@
 #include <set>
 #include <string>
 
+#include "galley/graph.h"
 #include "host/plan/plan.hpp"
 #include "host/plugins/loader.hpp"
 
 namespace galley {
 
-enum class Purpose : uint8_t {
-  Train,      ///< load, micro, update, eval, export
-  Gradients,  ///< load, micro with every gradient kept and without dropout
-  Evaluate,   ///< load, eval
-  Sample,     ///< load, sample
-  Embed,      ///< load, sample: the hidden state of each position instead of the logits of one
-  Predict,    ///< load, sample: what the head of a model with labels or values makes of each row
-  Export,     ///< load, export: of the tensors that export reads
+/// What a program is for, by its segments. Strategies know the purpose by the same number.
+enum class Purpose : uint32_t {
+  Train = GALLEY_PURPOSE_TRAIN,          ///< load, micro, update, eval, export
+  Gradients = GALLEY_PURPOSE_GRADIENTS,  ///< load, micro with every gradient kept and without dropout
+  Evaluate = GALLEY_PURPOSE_EVAL,        ///< load, eval
+  Sample = GALLEY_PURPOSE_SAMPLE,        ///< load, sample
+  Embed = GALLEY_PURPOSE_EMBED,          ///< load, sample: the hidden state of each position instead of the logits of one
+  Predict = GALLEY_PURPOSE_PREDICT,      ///< load, sample: what the head of a model with labels or values makes of each row
+  Export = GALLEY_PURPOSE_EXPORT,        ///< load, export: of the tensors that export reads
 };
 
 /// What a pass leaves: how it can be verified and printed.

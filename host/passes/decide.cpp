@@ -9,6 +9,7 @@
 #include "host/passes/fuse.hpp"
 #include "host/passes/passes.hpp"
 #include "host/passes/saved.hpp"
+#include "host/passes/verbs/handle.hpp"
 #include "host/plan/plan.hpp"
 #include "host/plan/timing.hpp"
 #include "host/plugins/abi.hpp"
@@ -183,8 +184,9 @@ Result<Choices> ask(Compilation& c, Peaks& peaks, size_t use, const std::vector<
   view.formats = format_pointers.data();
   view.n_formats = static_cast<uint32_t>(formats.size());
   const LoadedStrategy& s = *c.strategies[use];
-  TRY_STATUS(call_strategy(c.graph, c.strategies, {Section::Forward, static_cast<int>(use)}, "decide",
-                           [&](galley_error* error) { return s.saved()->decide(s.instance(), &view, choices.data(), error); }));
+  TRY_STATUS(call_strategy(c, {Section::Forward, static_cast<int>(use)}, "decide", [&](galley_graph*, galley_error* error) {
+    return s.saved()->decide(s.instance(), &view, choices.data(), error);
+  }));
   for (size_t k = 0; k < choices.size(); ++k)
     if (const std::string wrong = problem(c, k, choices[k]); !wrong.empty())
       return recipe_error(label(c.strategies, static_cast<int>(use)) + ": " + wrong);
@@ -233,8 +235,8 @@ Result<int64_t> budget_of(Compilation& c, size_t use) {
   const LoadedStrategy& s = *c.strategies[use];
   int64_t bytes = 0;
   if (s.saved()->budget)
-    TRY_STATUS(call_strategy(c.graph, c.strategies, {Section::Forward, static_cast<int>(use)}, "budget",
-                             [&](galley_error* error) { return s.saved()->budget(s.instance(), &bytes, error); }));
+    TRY_STATUS(call_strategy(c, {Section::Forward, static_cast<int>(use)}, "budget",
+                             [&](galley_graph*, galley_error* error) { return s.saved()->budget(s.instance(), &bytes, error); }));
   if (bytes < 0) return plugin_error(label(c.strategies, static_cast<int>(use)) + ": a budget of " + std::to_string(bytes) + " bytes");
   return bytes;
 }
@@ -245,8 +247,8 @@ Status collect_formats(Compilation& c, size_t use) {
   if (!s.saved()->formats) return ok();
   const galley_saved_format* const* formats = nullptr;
   uint32_t n = 0;
-  TRY_STATUS(call_strategy(c.graph, c.strategies, {Section::Forward, static_cast<int>(use)}, "formats",
-                           [&](galley_error* error) { return s.saved()->formats(s.instance(), &formats, &n, error); }));
+  TRY_STATUS(call_strategy(c, {Section::Forward, static_cast<int>(use)}, "formats",
+                           [&](galley_graph*, galley_error* error) { return s.saved()->formats(s.instance(), &formats, &n, error); }));
   const std::string who = label(c.strategies, static_cast<int>(use));
   for (uint32_t i = 0; i < n; ++i) {
     if (const std::string wrong = formats ? struct_problem(formats[i]) : "is null"; !wrong.empty())

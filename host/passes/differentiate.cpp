@@ -110,7 +110,7 @@ class Differentiator {
     const std::vector<galley_tensor> offered = call.d_inputs;
 
     const Graph::As as(graph_, {Section::Backward, no_use, node.block, n, node.name + "."});
-    TRY_STATUS(append_gradient(graph_, call));
+    TRY_STATUS(append_gradient(c_.draft, call));
 
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (!call.need[i]) continue;

@@ -23,7 +23,7 @@ Status check_documents(const Compilation& c) {
   for (galley_tensor t = 1; t <= c.graph.tensor_count(); ++t)
     if (const std::string& file = c.graph.tensor(t).saved.file; !file.empty()) folders.insert(file.substr(0, file.rfind('/')));
   std::map<std::string, const Document*> written;
-  for (const Document& d : c.graph.exports.documents) {
+  for (const Document& d : c.draft.exports.documents) {
     if (d.use == no_use) continue;
     if (!folders.contains(d.file.substr(0, d.file.rfind('/'))))
       return document_error(c, d, "lies in a folder into which no tensor is saved");
@@ -36,7 +36,7 @@ Status check_documents(const Compilation& c) {
 
 /// What is merged is in no format any more.
 void as_numbers(Compilation& c) {
-  Exports& exports = c.graph.exports;
+  Exports& exports = c.draft.exports;
   exports.in_format.clear();
   std::erase_if(exports.tensors, [](const ExportedTensor& extra) { return ExportedPlace(extra.name).of_format(); });
   std::erase_if(exports.config, [&](const ConfigKey& key) {
@@ -53,11 +53,11 @@ Status export_model(Compilation& c) {
   TRY_STATUS(rewrite_part(c, RewriteOf::Save, Section::Export));
   if (c.options.merges) {
     TRY_STATUS(rewrite_part(c, RewriteOf::Merge, Section::Export));
-    if (c.graph.exports.model != GALLEY_EXPORT_MODEL)
+    if (c.draft.exports.model != GALLEY_EXPORT_MODEL)
       return recipe_error("there is nothing to merge: no strategy of the recipe adds tensors of its own to the model",
                           "leave out --merge, and the model is saved whole");
   }
-  if (c.graph.exports.model == GALLEY_EXPORT_MODEL) as_numbers(c);
+  if (c.draft.exports.model == GALLEY_EXPORT_MODEL) as_numbers(c);
   return check_documents(c);
 }
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "host/graph/graph.hpp"
+#include "host/graph/draft.hpp"
 
 namespace galley {
 
@@ -19,10 +19,10 @@ struct ExportedPlace {
     entry = name.substr(end + 1);
   }
   bool of_format() const { return file.empty(); }
-  bool is_written(const Graph& graph) const {
-    if (of_format()) return graph.exports.model != GALLEY_EXPORT_OWN;
-    const std::vector<galley_tensor> saved = graph.saved();
-    return std::any_of(saved.begin(), saved.end(), [&](galley_tensor t) { return graph.file_of(t) == file; });
+  bool is_written(const Draft& draft) const {
+    if (of_format()) return draft.exports.model != GALLEY_EXPORT_OWN;
+    return std::ranges::any_of(draft.exports.saved(draft.graph),
+                               [&](galley_tensor t) { return draft.graph.tensor(t).saved.path() == file; });
   }
   std::string file, entry;
 };

@@ -228,7 +228,7 @@ Status ask(Compilation& c, const Facet& facet, const std::vector<Who>& all) {
     subjects.push_back(subject_of(c, who));
   }
   if (subjects.empty()) return ok();
-  const std::vector<std::vector<Said>> said = TRY(claims(c.graph, c.strategies, facet.id, subjects));
+  const std::vector<std::vector<Said>> said = TRY(claims(c, facet.id, subjects));
   for (size_t i = 0; i < asked.size(); ++i)
     TRY_STATUS(facet.take({c, asked[i], subjects[i].name, facet.id, TRY(judge(c.strategies, facet.id, subjects[i], said[i]))}));
   return ok();

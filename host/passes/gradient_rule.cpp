@@ -2,6 +2,7 @@
 
 #include "galley/op.h"
 #include "host/passes/roles.hpp"
+#include "host/passes/verbs/handle.hpp"
 #include "host/plugins/abi.hpp"
 #include "host/plugins/call.hpp"
 
@@ -30,7 +31,9 @@ Status check_handed_out(const Graph& graph, const GraphNode& node, size_t i, gal
 
 }  // namespace
 
-Status append_gradient(Graph& graph, GradientCall& c) {
+Status append_gradient(Draft& draft, GradientCall& c) {
+  Graph& graph = draft.graph;
+  GraphHandle handle = {draft};
   const GraphNode& node = graph.node(c.node);
   const std::vector<galley_tensor> offered = c.d_inputs;
   const size_t before = graph.node_count();
@@ -44,7 +47,7 @@ Status append_gradient(Graph& graph, GradientCall& c) {
         call.accumulate = c.accumulate.data();
         call.n_inputs = static_cast<uint32_t>(node.inputs.size());
         call.n_outputs = static_cast<uint32_t>(node.outputs.size());
-        return node.op->gradient(node.op->self, Graph::verbs(), graph.handle(), &call, error);
+        return node.op->gradient(node.op->self, GraphHandle::verbs(), handle.get(), &call, error);
       });
   if (!built) return plugin_error(built.error().cause, built.error().hint);
   for (size_t i = 0; i < node.inputs.size(); ++i)

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "host/graph/graph.hpp"
+#include "host/graph/draft.hpp"
 
 namespace galley {
 
@@ -19,6 +19,6 @@ struct GradientCall {
 
 /// Lets the rule append its nodes to the section of the graph's author. The gradient of an input must have the input's shape and dtype. If
 /// it is the tensor that was offered, one of the rule's nodes must write it or add to it. Otherwise the plugin is at fault.
-Status append_gradient(Graph& graph, GradientCall& call);
+Status append_gradient(Draft& draft, GradientCall& call);
 
 }  // namespace galley

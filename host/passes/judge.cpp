@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "host/passes/verbs/handle.hpp"
 #include "host/plugins/abi.hpp"
 
 namespace galley {
@@ -90,9 +91,8 @@ Result<Claimed> judge(Strategies strategies, uint32_t facet, const galley_subjec
   return winner;
 }
 
-Result<std::vector<std::vector<Said>>> claims(Graph& graph, Strategies strategies, uint32_t facet,
-                                              const std::vector<galley_subject>& subjects) {
-  Collected all = {strategies, facet, subjects, 0, std::vector<std::vector<Said>>(subjects.size()), {}};
+Result<std::vector<std::vector<Said>>> claims(Compilation& c, uint32_t facet, const std::vector<galley_subject>& subjects) {
+  Collected all = {c.strategies, facet, subjects, 0, std::vector<std::vector<Said>>(subjects.size()), {}};
   std::vector<const galley_subject*> pointers;
   for (const galley_subject& s : subjects) pointers.push_back(&s);
   auto call = new_struct<galley_claim_call>();
@@ -101,14 +101,14 @@ Result<std::vector<std::vector<Said>>> claims(Graph& graph, Strategies strategie
   call.n_subjects = pointers.size();
   call.context = &all;
   call.claim = take;
-  for (size_t i = 0; i < strategies.size(); ++i) {
-    const LoadedStrategy& s = *strategies[i];
+  for (size_t i = 0; i < c.strategies.size(); ++i) {
+    const LoadedStrategy& s = *c.strategies[i];
     if (!s.claim()) continue;
     all.use = static_cast<int>(i);
-    Author author = graph.author;
+    Author author = c.graph.author;
     author.use = all.use;
-    const Status asked = call_strategy(graph, strategies, author, "claim", [&](galley_error* error) {
-      return s.claim()->claim(s.instance(), Graph::reader(), graph.handle(), &call, error);
+    const Status asked = call_strategy(c, author, "claim", [&](galley_graph* graph, galley_error* error) {
+      return s.claim()->claim(s.instance(), GraphHandle::reader(), graph, &call, error);
     });
     if (all.refused) return *all.refused;
     TRY_STATUS(asked);

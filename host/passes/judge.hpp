@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "galley/claim.h"
-#include "host/passes/strategies.hpp"
+#include "host/passes/compilation.hpp"
 
 namespace galley {
 
@@ -29,7 +29,6 @@ struct Said {
 Result<Claimed> judge(Strategies strategies, uint32_t facet, const galley_subject& subject, const std::vector<Said>& answers);
 
 /// Asks every strategy once about a facet of these subjects. Returns the claims on each subject, in the same order, not yet judged.
-Result<std::vector<std::vector<Said>>> claims(Graph& graph, Strategies strategies, uint32_t facet,
-                                              const std::vector<galley_subject>& subjects);
+Result<std::vector<std::vector<Said>>> claims(Compilation& c, uint32_t facet, const std::vector<galley_subject>& subjects);
 
 }  // namespace galley

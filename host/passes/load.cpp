@@ -27,7 +27,7 @@ Status check_component(Compilation& c, const GraphTensor& t, uint32_t index, con
         "'" + t.name + "' is to begin as '" + value.name + "', component " + std::to_string(index) + " of its format, and it is in none",
         "claim its storage, or give the numbers: GALLEY_BEGIN_NUMBERS");
   const std::vector<Component> components = TRY(components_of(c.plugins, t, t.shape));
-  const size_t values = c.graph.beginnings.at(t.id).size();
+  const size_t values = c.draft.beginnings.at(t.id).size();
   if (values != components.size() || index >= components.size())
     return wrong("'" + t.name + "' has " + std::to_string(components.size()) + " components in format '" + t.storage.format + "', and " +
                  std::to_string(values) + " of them begin as something");
@@ -42,7 +42,7 @@ Status check_component(Compilation& c, const GraphTensor& t, uint32_t index, con
 /// begins as.
 class Needs {
  public:
-  explicit Needs(const Compilation& c) : c_(c), graph_(c.graph), loaders_(c.graph, {Section::Load}) {
+  explicit Needs(const Compilation& c) : c_(c), graph_(c.graph), loaders_(c.draft, {Section::Load}) {
     if (c.options.purpose != Purpose::Export) by_nodes();
     if (c.saves()) by_files();
     close();
@@ -68,12 +68,12 @@ class Needs {
   }
 
   void by_files() {
-    const Makers makers(graph_, {Section::Evaluate, Section::Export});
-    const std::map<galley_tensor, galley_tensor> values = graph_.saved_values();
+    const Makers makers(c_.draft, {Section::Evaluate, Section::Export});
+    const std::map<galley_tensor, galley_tensor> values = c_.draft.saved_values();
     std::vector<galley_tensor> read;
-    for (const galley_tensor t : graph_.saved()) makers.of(values.contains(t) ? values.at(t) : t, {}, &read);
-    for (const ExportedTensor& extra : graph_.exports.tensors)
-      if (ExportedPlace(extra.name).is_written(graph_))
+    for (const galley_tensor t : c_.draft.exports.saved(graph_)) makers.of(values.contains(t) ? values.at(t) : t, {}, &read);
+    for (const ExportedTensor& extra : c_.draft.exports.tensors)
+      if (ExportedPlace(extra.name).is_written(c_.draft))
         makers.of(values.contains(extra.value) ? values.at(extra.value) : extra.value, {}, &read);
     run_.insert(read.begin(), read.end());
   }
@@ -96,8 +96,8 @@ class Needs {
   }
 
   void begins(galley_tensor t) {
-    const auto values = graph_.beginnings.find(t);
-    if (values == graph_.beginnings.end()) return initialized(t);
+    const auto values = c_.draft.beginnings.find(t);
+    if (values == c_.draft.beginnings.end()) return initialized(t);
     std::vector<galley_tensor> read;
     for (const auto& [component, beginning] : values->second) loaders_.of(beginning.value, {}, &read);
     for (const galley_tensor in : read)
@@ -160,14 +160,14 @@ Result<bool> loses(Compilation& c, const GraphTensor& t) {
 /// Where the first value of a tensor is not what lies in its place, and where it has none: a tensor of the load part.
 Status part(Compilation& c, const Needs& needs, galley_tensor t) {
   Graph& graph = c.graph;
-  const auto values = graph.beginnings.find(t);
-  const bool has_values = values != graph.beginnings.end();
+  const auto values = c.draft.beginnings.find(t);
+  const bool has_values = values != c.draft.beginnings.end();
   const bool whole = has_values && values->second.contains(GALLEY_BEGIN_NUMBERS);
   const bool begun = needs.begun(t), kept = needs.by_run(t) || (begun && has_values && !whole);
   const bool first = needs.first(t) && (has_values || !kept || TRY(loses(c, graph.tensor(t))));
   const galley_tensor value = first || (begun && !kept && !has_values) ? TRY(first_value(c, t)) : 0;
   if (first) read_first(graph, t, value);
-  if (first && kept && !has_values) graph.beginnings[t][GALLEY_BEGIN_NUMBERS] = {value, graph.tensor(t).use};
+  if (first && kept && !has_values) c.draft.beginnings[t][GALLEY_BEGIN_NUMBERS] = {value, graph.tensor(t).use};
   if (begun && !kept) read_begun(graph, t, has_values ? values->second.at(GALLEY_BEGIN_NUMBERS).value : value);
   graph.tensor(t).unused = !kept;
   return ok();
@@ -178,7 +178,7 @@ Status part(Compilation& c, const Needs& needs, galley_tensor t) {
 Status load(Compilation& c) {
   Graph& graph = c.graph;
   TRY_STATUS(rewrite_part(c, RewriteOf::Load, Section::Load, "load."));
-  for (const auto& [t, values] : graph.beginnings)
+  for (const auto& [t, values] : c.draft.beginnings)
     for (const auto& [component, beginning] : values)
       if (component != GALLEY_BEGIN_NUMBERS) TRY_STATUS(check_component(c, graph.tensor(t), component, beginning));
   const Needs needs(c);

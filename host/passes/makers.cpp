@@ -4,11 +4,11 @@
 
 namespace galley {
 
-Makers::Makers(const Graph& graph, const std::vector<Section>& sections) : graph_(graph) {
-  for (const ExportedValue& e : graph.evaluated) evaluated_[e.parameter] = e.value;
+Makers::Makers(const Draft& draft, const std::vector<Section>& sections) : graph_(draft.graph) {
+  for (const ExportedValue& e : draft.evaluated) evaluated_[e.parameter] = e.value;
   for (const Section s : sections)
-    for (const galley_node n : graph.section(s)) {
-      for (const galley_tensor t : graph.node(n).outputs)
+    for (const galley_node n : graph_.section(s)) {
+      for (const galley_tensor t : graph_.node(n).outputs)
         if (t) writers_[t].push_back(order_.size());
       order_.push_back(n);
     }

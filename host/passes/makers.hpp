@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "host/graph/graph.hpp"
+#include "host/graph/draft.hpp"
 
 namespace galley {
 
@@ -13,7 +13,7 @@ class Makers {
  public:
   /// Looks at these sections, which run in this order. Nodes of export read the values with which parameters are evaluated. The graph must
   /// not change while this lives.
-  Makers(const Graph& graph, const std::vector<Section>& sections);
+  Makers(const Draft& draft, const std::vector<Section>& sections);
 
   /// Returns the nodes that make `t` and are not `done`, each after those whose outputs it reads. If `beginnings` is not null, it gets the
   /// tensors that they read and no section writes, or `t` itself if none writes it.

@@ -267,8 +267,8 @@ std::vector<Item> without_training(const Compilation& c, std::vector<Item> items
 Result<std::map<galley_tensor, galley_tensor>> evaluated(Compilation& c) {
   Graph& graph = c.graph;
   std::map<galley_tensor, galley_tensor> values;
-  for (const ExportedValue& e : graph.evaluated) values[e.parameter] = e.value;
-  const size_t count = graph.evaluated.empty() ? 0 : graph.tensor_count();
+  for (const ExportedValue& e : c.draft.evaluated) values[e.parameter] = e.value;
+  const size_t count = c.draft.evaluated.empty() ? 0 : graph.tensor_count();
   for (galley_tensor t = 1; t <= count; ++t) {
     const GraphTensor& x = graph.tensor(t);
     const auto value = values.find(x.storage.numbers_of ? x.storage.numbers_of : copied_by(c, x));
@@ -299,9 +299,10 @@ Result<std::map<galley_tensor, galley_tensor>> evaluated(Compilation& c) {
 }
 
 /// Puts before each item what it reads that is made for evaluation.
-std::vector<Item> with_evaluated(const Graph& graph, std::vector<Item> items) {
+std::vector<Item> with_evaluated(const Draft& draft, std::vector<Item> items) {
+  const Graph& graph = draft.graph;
   if (graph.section(Section::Evaluate).empty()) return items;
-  const Makers makers(graph, {Section::Evaluate});
+  const Makers makers(draft, {Section::Evaluate});
   std::vector<Item> out;
   std::set<galley_node> done;
   for (Item& item : items) {
@@ -386,7 +387,7 @@ Status order(Compilation& c) {
   for (Item& item : out.inference)
     for (Ref& r : item.inputs)
       if (const auto value = stands.find(r.tensor); value != stands.end()) r.tensor = value->second;
-  out.inference = with_evaluated(graph, std::move(out.inference));
+  out.inference = with_evaluated(c.draft, std::move(out.inference));
   if (c.backward()) {
     for (const galley_node n : graph.section(Section::Window)) out.window.push_back(whole(graph.node(n)));
     out.forward = std::move(rows);

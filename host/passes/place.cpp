@@ -56,10 +56,10 @@ void add_format(Program& p, const GraphTensor& t, const Homes& homes) {
 Status describe(Compilation& c, const Homes& homes) {
   const Graph& graph = c.graph;
   Program& p = c.program;
-  p.slots = graph.scalars.slots;
-  p.scheduled_from = graph.scalars.scheduled_from;
+  p.slots = c.draft.scalars.slots;
+  p.scheduled_from = c.draft.scalars.scheduled_from;
   p.scheduled_values = c.target.steps_under_way();
-  p.documents = graph.exports.documents;
+  p.documents = c.draft.exports.documents;
   p.parameters = parameter_count(graph, false);
   p.trainable = parameter_count(graph, true);
   if (graph.marks.logits) p.vocabulary = graph.tensor(graph.marks.logits).shape.back();
@@ -117,14 +117,14 @@ Status begin(Compilation& c, Homes& homes) {
   p.micro_batches = micro_batches;
   p.window_tokens = micro_batches == c.decisions.micro_batches ? c.decisions.window_tokens : 0;
   TRY_STATUS(homes.make());
-  p.scalars = homes.home(c.graph.scalars.tensor);
+  p.scalars = homes.home(c.draft.scalars.tensor);
   const auto host = [&, memory = c.target.host_memory()](const char* name, int64_t bytes) {
     return add_tensor(p, {name, GALLEY_U8, {bytes}, 0, memory, Owner::Data, Life::Run, ""});
   };
   p.staging = host("staging", kStagingBytes);
   if (c.steps()) {
-    p.step_image = host("step_image", c.graph.scalars.host_bytes);
-    p.readback = host("step_readback", c.graph.scalars.bytes);
+    p.step_image = host("step_image", c.draft.scalars.host_bytes);
+    p.readback = host("step_readback", c.draft.scalars.bytes);
   }
   if (c.options.window_bytes) p.window = host("window_buffers", c.options.window_bytes(micro_batches));
   if (c.options.corpus_bytes > 0) p.corpus = host("corpus", c.options.corpus_bytes);
@@ -135,7 +135,7 @@ Status begin(Compilation& c, Homes& homes) {
 void take_image(const Compilation& c, SegmentCode& code) {
   if (!c.steps()) return;
   Operand block = code.all_of(c.program.scalars);
-  block.shape = {c.graph.scalars.host_bytes};
+  block.shape = {c.draft.scalars.host_bytes};
   code.copy(code.all_of(c.program.step_image), block);
 }
 
@@ -173,9 +173,9 @@ Status place_update(Compilation& c, const Homes& homes) {
     const std::set<galley_tensor> made = update.copy_after(c.orders.update);
     TRY_STATUS(update.items(c.orders.update));
     TRY_STATUS(place_refresh(c, homes, update.code(), made));
-    for (const Reported& reported : c.graph.signals.reports)
+    for (const Reported& reported : c.draft.signals.reports)
       c.program.metrics.push_back({reported.name, homes.in_readback(reported.tensor)});
-    for (const Stop& stop : c.graph.signals.stops)
+    for (const Stop& stop : c.draft.signals.stops)
       c.program.stops.push_back({homes.in_readback(stop.tensor), label(c.strategies, stop.use), stop.cause, stop.hint, stop.done});
   }
   read_back(c, update.code());

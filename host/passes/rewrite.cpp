@@ -5,6 +5,7 @@
 
 #include "galley/rewrite.h"
 #include "host/passes/passes.hpp"
+#include "host/passes/verbs/handle.hpp"
 
 namespace galley {
 namespace {
@@ -18,17 +19,17 @@ std::vector<int> rewriters(Strategies strategies) {
 }
 
 /// A strategy's function for a part of a run, with the verbs of that part; none: it leaves the part alone.
-std::function<galley_status(galley_error*)> call_of(const galley_rewrite& table, RewriteOf of, void* instance, galley_graph* graph) {
-  const auto with = [&](auto function, const auto* verbs) -> std::function<galley_status(galley_error*)> {
+std::function<galley_status(galley_graph*, galley_error*)> call_of(const galley_rewrite& table, RewriteOf of, void* instance) {
+  const auto with = [&](auto function, const auto* verbs) -> std::function<galley_status(galley_graph*, galley_error*)> {
     if (!function) return {};
-    return [=](galley_error* error) { return function(instance, verbs, graph, error); };
+    return [=](galley_graph* graph, galley_error* error) { return function(instance, verbs, graph, error); };
   };
   switch (of) {
-    case RewriteOf::Model: return with(table.model, Graph::model_verbs());
-    case RewriteOf::Window: return with(table.window, Graph::verbs());
-    case RewriteOf::Load: return with(table.load, Graph::load_verbs());
-    case RewriteOf::Save: return with(table.save, Graph::export_verbs());
-    case RewriteOf::Merge: return with(table.merge, Graph::export_verbs());
+    case RewriteOf::Model: return with(table.model, GraphHandle::model_verbs());
+    case RewriteOf::Window: return with(table.window, GraphHandle::verbs());
+    case RewriteOf::Load: return with(table.load, GraphHandle::load_verbs());
+    case RewriteOf::Save: return with(table.save, GraphHandle::export_verbs());
+    case RewriteOf::Merge: return with(table.merge, GraphHandle::export_verbs());
   }
   return {};
 }
@@ -49,9 +50,9 @@ Status make_position(Compilation& c) {
 Status rewrite_part(Compilation& c, RewriteOf of, Section section, const std::string& prefix) {
   for (const int use : rewriters(c.strategies)) {
     const LoadedStrategy& s = *c.strategies[static_cast<size_t>(use)];
-    const std::function<galley_status(galley_error*)> call = call_of(*s.rewrite(), of, s.instance(), c.graph.handle());
+    const auto call = call_of(*s.rewrite(), of, s.instance());
     if (!call) continue;
-    TRY_STATUS(call_strategy(c.graph, c.strategies, {section, use, -1, 0, prefix}, "rewrite", call));
+    TRY_STATUS(call_strategy(c, {section, use, -1, 0, prefix}, "rewrite", call));
     if (section != Section::Forward) continue;
     c.graph.sort(section);
     c.graph.drop_unread(section);

@@ -50,18 +50,4 @@ Result<Schedule> option_schedule(const LoadedStrategy& strategy, const std::stri
   return constant;
 }
 
-Status call_strategy(Graph& graph, Strategies strategies, Author author, std::string_view what,
-                     const std::function<galley_status(galley_error*)>& call) {
-  const LoadedStrategy& s = *strategies[static_cast<size_t>(author.use)];
-  // Far more than any strategy needs: some update a parameter with a hundred nodes.
-  author.room = 16 * (graph.tensor_count() + graph.node_count()) + (size_t{1} << 16);
-  const Graph::As as(graph, std::move(author));
-  graph.refused.reset();
-  Status status = call_plugin(s.caller(), what, call);
-  // A plugin that hands on the refusal of a verb: what it said to the verb makes no sense, whatever the recipe says.
-  if (!status.ok() && status.error().exit == Exit::Recipe && graph.refused && graph.refused->exit == Exit::Plugin)
-    return plugin_fault(s.caller(), what, *graph.refused);
-  return status;
-}
-
 }  // namespace galley

@@ -29,8 +29,4 @@ Error strategy_error(Strategies strategies, int use, const std::string& cause, s
 /// Returns the schedule of an option that is a number; an error names the option.
 Result<Schedule> option_schedule(const LoadedStrategy& strategy, const std::string& option);
 
-/// Calls into a strategy, which builds as `author`. A bad status or an exception becomes an error that names the strategy.
-Status call_strategy(Graph& graph, Strategies strategies, Author author, std::string_view what,
-                     const std::function<galley_status(galley_error*)>& call);
-
 }  // namespace galley

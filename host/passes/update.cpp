@@ -6,6 +6,7 @@
 #include <set>
 
 #include "host/passes/passes.hpp"
+#include "host/passes/verbs/handle.hpp"
 #include "host/plugins/abi.hpp"
 
 namespace galley {
@@ -16,17 +17,18 @@ Status measure(Compilation& c) {
   Graph& graph = c.graph;
   const Graph::As as(graph, {Section::Update, no_use, -1, 0, "update."});
   const std::vector<galley_tensor>& trainable = c.decisions.trainable;
-  const int64_t sums = graph.reserve(static_cast<int64_t>(trainable.size()) * 8);
-  std::vector<galley_tensor> norm_inputs = {TRY(graph.scalar(GALLEY_SCALAR_LOSS_SCALE))};
+  const int64_t sums = c.draft.scalars.reserve(static_cast<int64_t>(trainable.size()) * 8);
+  std::vector<galley_tensor> norm_inputs = {TRY(c.draft.scalars.get(GALLEY_SCALAR_LOSS_SCALE))};
   for (size_t i = 0; i < trainable.size(); ++i) {
     const galley_tensor gradient = graph.tensor(trainable[i]).gradient;
-    std::vector<galley_tensor> out = {
-        TRY(graph.in_block("sum of squares of " + graph.tensor(gradient).name, GALLEY_F64, 1, sums + static_cast<int64_t>(i) * 8))};
+    std::vector<galley_tensor> out = {TRY(
+        c.draft.scalars.in_block("sum of squares of " + graph.tensor(gradient).name, GALLEY_F64, 1, sums + static_cast<int64_t>(i) * 8))};
     TRY(graph.append(c.roles.sum_squares, "", {gradient}, {}, &out));
     c.squares.push_back(out[0]);
     norm_inputs.push_back(out[0]);
   }
-  std::vector<galley_tensor> results = {TRY(graph.scalar(GALLEY_SCALAR_GRADIENT_NORM)), TRY(graph.scalar(GALLEY_SCALAR_FOUND_INF))};
+  std::vector<galley_tensor> results = {TRY(c.draft.scalars.get(GALLEY_SCALAR_GRADIENT_NORM)),
+                                        TRY(c.draft.scalars.get(GALLEY_SCALAR_FOUND_INF))};
   TRY(graph.append(c.roles.norm_finish, "", norm_inputs, {}, &results));
   return ok();
 }
@@ -56,9 +58,10 @@ Status build(Compilation& c, uint32_t purpose) {
       call.parameters = parameters.data();
       call.gradients = gradients.data();
       call.n = parameters.size();
-      TRY_STATUS(call_strategy(
-          graph, c.strategies, {section, use, -1, 0, trains ? "update." : "evaluate.", stage}, "build",
-          [&](galley_error* error) { return s.update()->build(s.instance(), Graph::update_verbs(), graph.handle(), &call, error); }));
+      TRY_STATUS(call_strategy(c, {section, use, -1, 0, trains ? "update." : "evaluate.", stage}, "build",
+                               [&](galley_graph* handle, galley_error* error) {
+                                 return s.update()->build(s.instance(), GraphHandle::update_verbs(), handle, &call, error);
+                               }));
     }
   return ok();
 }
@@ -87,7 +90,7 @@ Status check_updated(const Compilation& c) {
 Status keep_evaluated(Compilation& c, size_t tensors_before) {
   Graph& graph = c.graph;
   std::set<galley_tensor> needed;
-  for (const ExportedValue& e : graph.evaluated) needed.insert(e.value);
+  for (const ExportedValue& e : c.draft.evaluated) needed.insert(e.value);
   std::vector<galley_node>& nodes = graph.section(Section::Evaluate);
   std::set<galley_node> kept;
   for (auto n = nodes.rbegin(); n != nodes.rend(); ++n) {

@@ -26,21 +26,22 @@ Status schedules(Compilation& c) {
   Graph& graph = c.graph;
   galley_tensor first = 0;
   std::map<std::string, galley_tensor> values;
-  for (size_t i = 0; i < graph.scalars.slots.size(); ++i) {
-    if (graph.scalars.slots[i].which) continue;
+  for (size_t i = 0; i < c.draft.scalars.slots.size(); ++i) {
+    if (c.draft.scalars.slots[i].which) continue;
     if (!first) {
-      first = TRY(graph.in_host_block("scheduled from", GALLEY_I64, 1));
-      graph.scalars.scheduled_from = graph.tensor(first).slice.offset;
+      first = TRY(c.draft.scalars.in_host_block("scheduled from", GALLEY_I64, 1));
+      c.draft.scalars.scheduled_from = graph.tensor(first).slice.offset;
     }
-    const auto [at, fresh] = values.try_emplace(std::to_string(graph.scalars.slots[i].use) + " " + graph.scalars.slots[i].option, 0);
+    const auto [at, fresh] = values.try_emplace(std::to_string(c.draft.scalars.slots[i].use) + " " + c.draft.scalars.slots[i].option, 0);
     if (fresh)
-      at->second = TRY(graph.in_host_block("values." + graph.scalars.slots[i].tensor_name, GALLEY_F64, c.target.steps_under_way()));
-    ScalarSlot& slot = graph.scalars.slots[i];
+      at->second =
+          TRY(c.draft.scalars.in_host_block("values." + c.draft.scalars.slots[i].tensor_name, GALLEY_F64, c.target.steps_under_way()));
+    ScalarSlot& slot = c.draft.scalars.slots[i];
     slot.values = graph.tensor(at->second).slice.offset;
     AttrList attrs;
     attrs.set("factor", slot.factor);
     TRY_STATUS(append(c, c.roles.scheduled, "window." + slot.tensor_name,
-                      {TRY(graph.scalar(GALLEY_SCALAR_APPLIED_STEP)), first, at->second}, std::move(attrs),
+                      {TRY(c.draft.scalars.get(GALLEY_SCALAR_APPLIED_STEP)), first, at->second}, std::move(attrs),
                       {graph.find(slot.tensor_name)}));
   }
   return ok();
@@ -49,8 +50,8 @@ Status schedules(Compilation& c) {
 /// What the host reads of a step lies in the block.
 Status gather(Compilation& c, galley_tensor* t, const std::string& name) {
   const GraphTensor& x = c.graph.tensor(*t);
-  if (x.slice.of == c.graph.scalars.tensor) return ok();
-  const galley_tensor slot = TRY(c.graph.in_block(name, x.dtype, 1, c.graph.reserve(galley_dtype_bytes(x.dtype))));
+  if (x.slice.of == c.draft.scalars.tensor) return ok();
+  const galley_tensor slot = TRY(c.draft.scalars.in_block(name, x.dtype, 1, c.draft.scalars.reserve(galley_dtype_bytes(x.dtype))));
   TRY_STATUS(append(c, c.roles.copy, "update." + name, {*t}, {}, {slot}));
   *t = slot;
   return ok();
@@ -103,7 +104,7 @@ Status window(Compilation& c) {
   applied.shape = {1};
   applied.kind = GALLEY_KIND_STATE;
   c.applied = TRY(graph.make(std::move(applied)));
-  const auto scalar = [&](uint32_t which) { return *graph.scalar(which); };  // all were made with the graph
+  const auto scalar = [&](uint32_t which) { return *c.draft.scalars.get(which); };  // all were made with the graph
   {
     const Graph::As as(graph, {Section::Window});
     AttrList attrs;
@@ -131,9 +132,9 @@ Status window(Compilation& c) {
   if (!c.trains()) return ok();
   TRY_STATUS(keep_skipped(c, scalar(GALLEY_SCALAR_APPLY)));
   const Graph::As end(graph, {Section::Update});
-  for (Reported& r : graph.signals.reports) TRY_STATUS(gather(c, &r.tensor, "reported " + r.name));
-  for (size_t i = 0; i < graph.signals.stops.size(); ++i)
-    TRY_STATUS(gather(c, &graph.signals.stops[i].tensor, "stop " + std::to_string(i + 1)));
+  for (Reported& r : c.draft.signals.reports) TRY_STATUS(gather(c, &r.tensor, "reported " + r.name));
+  for (size_t i = 0; i < c.draft.signals.stops.size(); ++i)
+    TRY_STATUS(gather(c, &c.draft.signals.stops[i].tensor, "stop " + std::to_string(i + 1)));
   return append(c, c.roles.step_end, "update.end", {scalar(GALLEY_SCALAR_APPLY), c.applied}, {}, {});
 }
 

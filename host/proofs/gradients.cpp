@@ -49,7 +49,7 @@ std::string text_of(const char* format, double a, double b, double c) {
 class Tape {
  public:
   Tape(const LoneNode& node, const OpLookup& ops)
-      : node_(node), graph_(ops, [] { return std::vector<std::string>(); }, {0, node.length, 0}) {}
+      : node_(node), draft_(ops, [] { return std::vector<std::string>(); }, {0, node.length, 0}) {}
 
   Status build() {
     const Graph::As as(graph_, {Section::Forward, no_use, node_.block});
@@ -79,7 +79,7 @@ class Tape {
     return made;
   }
 
-  Graph& graph() { return graph_; }
+  Draft& draft() { return draft_; }
   galley_node forward() const { return forward_; }
   const std::vector<galley_tensor>& outputs() const { return outputs_; }
   std::map<galley_tensor, Numbers>& values() { return values_; }
@@ -115,7 +115,8 @@ class Tape {
 
  private:
   const LoneNode& node_;
-  Graph graph_;
+  Draft draft_;
+  Graph& graph_ = draft_.graph;
   galley_node forward_ = 0;
   std::vector<galley_tensor> outputs_;
   std::map<galley_tensor, Numbers> values_;
@@ -334,7 +335,7 @@ Result<Values> gradients_by_rule(const LoneNode& node, const Values& outputs, co
   TRY_STATUS(tape.build());
   for (size_t i = 0; i < outputs.size(); ++i)
     if (outputs[i]) tape.values()[tape.outputs()[i]] = *outputs[i];
-  const galley_tensor loss_seed = TRY(tape.graph().scalar(GALLEY_SCALAR_LOSS_SEED));
+  const galley_tensor loss_seed = TRY(tape.draft().scalars.get(GALLEY_SCALAR_LOSS_SEED));
   Numbers of_seed = Numbers::of(GALLEY_F32, {1});
   of_seed.floats[0] = seed;
   tape.values()[loss_seed] = of_seed;
@@ -357,8 +358,8 @@ Result<Values> gradients_by_rule(const LoneNode& node, const Values& outputs, co
     call.d_inputs[i] = TRY(tape.tensor("gradient of input " + std::to_string(i), std::move(n), GALLEY_KIND_GRADIENT));
   }
   const std::vector<galley_tensor> offered = call.d_inputs;
-  const Graph::As as(tape.graph(), {Section::Backward, no_use, node.block, tape.forward(), node.name + "."});
-  TRY_STATUS(append_gradient(tape.graph(), call));
+  const Graph::As as(tape.draft().graph, {Section::Backward, no_use, node.block, tape.forward(), node.name + "."});
+  TRY_STATUS(append_gradient(tape.draft(), call));
   TRY_STATUS(tape.evaluate());
   Values out(node.inputs.size());
   for (size_t i = 0; i < need.size(); ++i) {

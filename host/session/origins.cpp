@@ -102,7 +102,7 @@ Status add_files_of_model(const Study& study, std::vector<Origin>* out) {
   // Not the file: its tensors are compared as they lie in memory.
   if (study.model.gguf) {
     KeyHash hash;
-    for (const auto& [key, json] : study.graph->config) hash.add(key + json);
+    for (const auto& [key, json] : study.draft->run.config) hash.add(key + json);
     out->push_back({"model", study.model.origin, hash.digits()});
   }
   for (const auto& strategy : study.loaded) {

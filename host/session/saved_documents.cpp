@@ -57,7 +57,7 @@ Status add_tokenizer(const Recipe& recipe, Program& program) {
 }  // namespace
 
 Status complete_documents(Study& s) {
-  describe_model(s.model, model_dtype(s.program), s.graph->exports.config, s.program.documents);
+  describe_model(s.model, model_dtype(s.program), s.draft->exports.config, s.program.documents);
   if (!s.program.segment(SegmentKind::Export).code.empty()) {
     TRY_STATUS(add_tokenizer(s.recipe, s.program));
     add_generation(s.model, s.program);

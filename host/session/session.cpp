@@ -61,7 +61,7 @@ Result<std::unique_ptr<Source>> open_source(const Study& study, PrepareProgress 
 }
 
 Result<std::unique_ptr<Session>> Session::open(const Study& study, std::unique_ptr<Source> source, const SessionOptions& options) {
-  TRY_STATUS(check_files(study.program, study.graph->ignored_files));
+  TRY_STATUS(check_files(study.program, study.draft->ignored_files));
   // A device that works by itself has threads of its own; the host's are then as many as there are processors.
   const auto threads = static_cast<int>(study.target.threads);
   set_compute_threads(study.target.synchronous ? threads : std::min(threads, static_cast<int>(usable_threads())));

@@ -171,17 +171,17 @@ BatchLayout layout_of(const Study& s, const StudyOptions& options) {
 Status build_model(Study& s, const BatchLayout& layout, const std::function<void(const std::string&)>& warn, bool of_run) {
   TRY_STATUS(check_stored(s));
   Plugins& plugins = *s.plugins;
-  s.graph = std::make_unique<Graph>([&plugins](std::string_view name) { return plugins.op(name).table; },
+  s.draft = std::make_unique<Draft>([&plugins](std::string_view name) { return plugins.op(name).table; },
                                     [&plugins] { return plugins.op_names(); }, Extents{layout.rows, layout.length, layout.target_length});
-  for (const auto& [key, value] : s.model.config) s.graph->config[key] = to_json(value);
-  s.graph->config["architectures"] = to_json(Value(List{Value(s.model.architecture)}));  // which it is saved as
+  for (const auto& [key, value] : s.model.config) s.draft->run.config[key] = to_json(value);
+  s.draft->run.config["architectures"] = to_json(Value(List{Value(s.model.architecture)}));  // which it is saved as
   // What a strategy has written into config.json is for it to know, and to write again.
   for (const auto& strategy : s.loaded)
     for (const std::string& key : strategy->spec().config) s.model.config.erase(key);
-  s.graph->own_inputs = s.data.layout.own;
-  TRY_STATUS(build_family(s.model, s.installation.families, s.data.one_document ? RowDocuments::One : RowDocuments::Several, *s.graph));
-  for (galley_tensor t = 1; t <= s.graph->tensor_count(); ++t) {
-    const GraphTensor& x = s.graph->tensor(t);
+  s.draft->run.own_inputs = s.data.layout.own;
+  TRY_STATUS(build_family(s.model, s.installation.families, s.data.one_document ? RowDocuments::One : RowDocuments::Several, *s.draft));
+  for (galley_tensor t = 1; t <= s.draft->graph.tensor_count(); ++t) {
+    const GraphTensor& x = s.draft->graph.tensor(t);
     if (x.kind != GALLEY_KIND_INPUT || is_own(x.fill)) continue;
     s.data.layout.fills.add(x.fill);
     if (of_rows(x.fill)) s.data.layout.labels = x.shape.size() > 1 ? x.shape[1] : 1;
@@ -265,7 +265,7 @@ Result<std::unique_ptr<Study>> make_study(const Recipe& recipe, const StudyOptio
   s.target.deterministic = s.recipe.deterministic;
   TRY_STATUS(build_model(s, layout_of(s, options), options.warn, options.of_run));
   TRY_STATUS(load_kernels(s));
-  s.program = TRY(compile(*s.graph, s.loaded, *s.plugins, s.target, compile_options(s, options, least_head)));
+  s.program = TRY(compile(*s.draft, s.loaded, *s.plugins, s.target, compile_options(s, options, least_head)));
   // What a window counts is labels that the model reads.
   for (const Program::Input& input : s.program.inputs)
     if (input.fill == s.data.layout.own_labels()) s.data.layout.counted_own = input.fill;

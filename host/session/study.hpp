@@ -72,7 +72,7 @@ struct Study {
   std::vector<std::unique_ptr<const LoadedStrategy>> loaded;
   Registered<galley_device> device;  ///< none if the plan is made for another machine
   Target target;
-  std::unique_ptr<Graph> graph;
+  std::unique_ptr<Draft> draft;
   Program program;
   Plan plan;
   std::optional<Error> unfit;     ///< with StudyOptions::shows_unfit: says that the plan does not fit

@@ -30,15 +30,15 @@ class Family : public testing::Test {
               "return { model_types = { 'little' }, architecture = { little = 'LittleForCausalLM' }, harmless = { 'own' }, "
               "build = function(config, g)\n" +
                   body + "\nend }");
-    graph_ = std::make_unique<Graph>([](std::string_view) { return nullptr; }, [] { return std::vector<std::string>(); }, Extents{1, 8});
-    const Status status = build_family(model_, {root_ / "families", root_ / "lib"}, documents_, *graph_);
+    draft_ = std::make_unique<Draft>([](std::string_view) { return nullptr; }, [] { return std::vector<std::string>(); }, Extents{1, 8});
+    const Status status = build_family(model_, {root_ / "families", root_ / "lib"}, documents_, *draft_);
     return status ? "" : status.error().cause;
   }
 
   const Folder root_;
   ModelConfig model_;
   RowDocuments documents_ = RowDocuments::Several;
-  std::unique_ptr<Graph> graph_;
+  std::unique_ptr<Draft> draft_;
 };
 
 TEST_F(Family, SavesWhatItTakes) {
@@ -71,8 +71,9 @@ TEST_F(Family, SaysWhatOptimizersAndTheProofNeedToKnow) {
   EXPECT_EQ(build("g:parameter { name = 'plain', shape = { 3 } }\n"
                   "g:parameter { name = 'flags', shape = { 3 }, decay = false, embedding = true, zero_gradient = true }"),
             "");
-  EXPECT_EQ(graph_->tensor(graph_->find("plain")).flags, 0u);
-  EXPECT_EQ(graph_->tensor(graph_->find("flags")).flags, GALLEY_TENSOR_NO_DECAY | GALLEY_TENSOR_EMBEDDING | GALLEY_TENSOR_ZERO_GRADIENT);
+  EXPECT_EQ(draft_->graph.tensor(draft_->graph.find("plain")).flags, 0u);
+  EXPECT_EQ(draft_->graph.tensor(draft_->graph.find("flags")).flags,
+            GALLEY_TENSOR_NO_DECAY | GALLEY_TENSOR_EMBEDDING | GALLEY_TENSOR_ZERO_GRADIENT);
 }
 
 TEST_F(Family, HasNoGlobalsToSpoil) {
@@ -86,13 +87,13 @@ TEST_F(Family, HasNoFirstKeyWhereARowIsOneDocument) {
   EXPECT_EQ(build(ask), "config.json: there");
   documents_ = RowDocuments::One;
   EXPECT_EQ(build(ask), "");
-  EXPECT_TRUE(graph_->find("input_ids"));
-  EXPECT_FALSE(graph_->find("first_key"));
+  EXPECT_TRUE(draft_->graph.find("input_ids"));
+  EXPECT_FALSE(draft_->graph.find("first_key"));
 }
 
 TEST_F(Family, NamesATensorInItsFile) {
   EXPECT_EQ(build("g:parameter { name = 'a.b|c', shape = { 2 }, aliases = { 'b|c', nil }, hint = 'look again' }"), "");
-  const GraphTensor& t = graph_->tensor(graph_->find("a.b|c"));
+  const GraphTensor& t = draft_->graph.tensor(draft_->graph.find("a.b|c"));
   EXPECT_EQ(t.source.path, model_.folder.string());
   EXPECT_EQ(t.source.name, "a.b|c");
   EXPECT_EQ(t.source.aliases, std::vector<std::string>{"b|c"});

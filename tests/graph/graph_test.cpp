@@ -242,7 +242,7 @@ TEST_F(Graphs, WhatIsReplacedIsDropped) {
 TEST_F(Graphs, WhatSomebodyElseReadsIsKept) {
   const galley_tensor x = input("x"), y = join("y", x), z = join("z", y);
   join("end", z);
-  graph.signals.reports.push_back({y, "y", 0});
+  graph.marks.output = y;
   ASSERT_TRUE(graph.replace(z, join("other", x)).ok());
   graph.sort(Section::Forward);
   graph.drop_unread(Section::Forward);
@@ -267,7 +267,10 @@ TEST_F(Graphs, RewireOneInput) {
   EXPECT_EQ(refused(n, 2, a), "set_input: 'b' has no input 2");
   EXPECT_EQ(refused(99, 0, a), "set_input: no such node");
   EXPECT_EQ(refused(n, 0, 999), "set_input: no such tensor");
-  EXPECT_EQ(refused(n, 0, graph.find("scalar.loss")), "set_input: 'scalar.loss' has not the shape and dtype of 'a', which 'b' reads");
+  GraphTensor wide = graph.tensor(x);
+  wide.name = "wide";
+  wide.dtype = GALLEY_F64;
+  EXPECT_EQ(refused(n, 0, graph.make(wide).value()), "set_input: 'wide' has not the shape and dtype of 'a', which 'b' reads");
   const Graph::As as(graph, {Section::Export});
   EXPECT_EQ(refused(n, 0, x), "set_input: 'b' is no node of the graph that is being built");
 }

@@ -10,7 +10,7 @@ namespace {
 class Bind : public Hand {
  protected:
   Bind() { options.purpose = Purpose::Evaluate; }
-  void loss(galley_tensor of) { node("l", "loss", {of}, Section::Forward, {*graph.scalar(GALLEY_SCALAR_LOSS)}); }
+  void loss(galley_tensor of) { node("l", "loss", {of}, Section::Forward, {*draft.scalars.get(GALLEY_SCALAR_LOSS)}); }
   const Instruction& eval(size_t i) const { return c->program.segment(SegmentKind::Eval).code.at(i); }
 };
 

@@ -18,7 +18,7 @@ class Cast : public Hand {
     const std::string said = cause(cast(*c));
     return said.empty() ? verified() : said;
   }
-  void lose(galley_tensor of) { node("l", "loss", {of}, Section::Forward, {*graph.scalar(GALLEY_SCALAR_LOSS)}); }
+  void lose(galley_tensor of) { node("l", "loss", {of}, Section::Forward, {*draft.scalars.get(GALLEY_SCALAR_LOSS)}); }
 };
 
 TEST_F(Cast, NothingIsChangedWhereAllComputesInF32) {

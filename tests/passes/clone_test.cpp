@@ -15,7 +15,7 @@ class Clone : public Hand {
       at = node(name, "mul", {at, parameter("w" + std::string(name))});
       graph.node(graph.tensor(at).producer).block = blocks++;
     }
-    node("l", "loss", {at}, Section::Forward, {*graph.scalar(GALLEY_SCALAR_LOSS)});
+    node("l", "loss", {at}, Section::Forward, {*draft.scalars.get(GALLEY_SCALAR_LOSS)});
     train({graph.find("wa"), graph.find("wb"), graph.find("wc")});
     if (const std::string wrong = run({differentiate, order, place, bind, decide}); !wrong.empty()) return wrong;
     c->choices = std::move(choices);

@@ -13,7 +13,7 @@ class Decide : public Hand {
     for (size_t i = 0; i < 3; ++i) w[i] = parameter("w" + std::to_string(i), {64});
     const galley_tensor b = node("b", "mul", {node("a", "mul", {input("x", {64}), w[0]}), w[1]});
     const galley_tensor z = node("z", "mul", {node("s", "add", {b, b}), w[2]});
-    node("l", "loss", {z}, Section::Forward, {*graph.scalar(GALLEY_SCALAR_LOSS)});
+    node("l", "loss", {z}, Section::Forward, {*draft.scalars.get(GALLEY_SCALAR_LOSS)});
     train({w[0], w[1], w[2]});
   }
   std::string decided() {

@@ -22,7 +22,7 @@ class Differentiate : public Hand {
     for (const std::string& part : {std::string("op '") + op + "', node 'y'", why})
       EXPECT_NE(status.error().cause.find(part), std::string::npos) << status.error().cause;
   }
-  void loss(galley_tensor x) { node("l", "loss", {x}, Section::Forward, {*graph.scalar(GALLEY_SCALAR_LOSS)}); }
+  void loss(galley_tensor x) { node("l", "loss", {x}, Section::Forward, {*draft.scalars.get(GALLEY_SCALAR_LOSS)}); }
 };
 
 TEST_F(Differentiate, WhatIsTrainedAndNothingElse) {

@@ -9,7 +9,7 @@ class Facets : public Hand {
  protected:
   Facets() {
     w = parameter("w");
-    node("l", "loss", {node("y", "mul", {input("x"), w})}, Section::Forward, {*graph.scalar(GALLEY_SCALAR_LOSS)});
+    node("l", "loss", {node("y", "mul", {input("x"), w})}, Section::Forward, {*draft.scalars.get(GALLEY_SCALAR_LOSS)});
   }
   /// "" or why the claim does not hold.
   std::string claimed(Table what, Status (*pass)(Compilation&) = claim_model) {

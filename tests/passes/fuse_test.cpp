@@ -13,7 +13,7 @@ namespace {
 class Fuse : public Hand {
  protected:
   Fuse() { options.purpose = Purpose::Evaluate; }
-  void loss(galley_tensor of) { node("l", "loss", {of}, Section::Forward, {*graph.scalar(GALLEY_SCALAR_LOSS)}); }
+  void loss(galley_tensor of) { node("l", "loss", {of}, Section::Forward, {*draft.scalars.get(GALLEY_SCALAR_LOSS)}); }
   /// The kernels that eval runs.
   std::string kernels() const {
     std::string out;
@@ -234,7 +234,7 @@ class RandomGraph : public Hand {
       graph.node(graph.tensor(y).producer).block = static_cast<int64_t>(k / 8);
       same.push_back(y);
     }
-    const galley_tensor loss = *graph.scalar(GALLEY_SCALAR_LOSS);
+    const galley_tensor loss = *draft.scalars.get(GALLEY_SCALAR_LOSS);
     for (const auto& same : made_) {
       const std::string size = std::to_string(graph.tensor(same[0]).shape[0]);
       const galley_tensor last = node("last" + size, "product", {same.back(), same[1]});

@@ -68,12 +68,6 @@ void norm_gradient(Backward& b) {
   if (b.needs(0)) b.d_inputs[0] = b.graph.node("full", nullptr, {b.d_outputs[0]}, {}, {b.d_inputs[0]}, {b.adds(0)})[0];
 }
 
-std::vector<std::filesystem::path> folders() {
-  const char* build = std::getenv("GALLEY_BINARY");
-  const std::filesystem::path plugins = std::filesystem::path(build ? build : ".") / "tests" / "plugins";
-  return {plugins / "hand", plugins / "claims", plugins / "peaks"};
-}
-
 Op& made(const char* name) {
   static std::deque<Op> all;
   return all.emplace_back(name, name);
@@ -224,6 +218,12 @@ const std::vector<const galley_op*>& ops() {
   return all;
 }
 
+std::vector<std::filesystem::path> folders() {
+  const char* build = std::getenv("GALLEY_BINARY");
+  const std::filesystem::path plugins = std::filesystem::path(build ? build : ".") / "tests" / "plugins";
+  return {plugins / "hand", plugins / "claims", plugins / "peaks"};
+}
+
 const galley_op* op(std::string_view name) {
   for (const galley_op* o : ops())
     if (o->name == name) return o;
@@ -232,7 +232,7 @@ const galley_op* op(std::string_view name) {
 
 Hand::Hand()
     : plugins(Plugins::scan(folders())),
-      graph(
+      draft(
           op,
           [] {
             std::vector<std::string> names;
@@ -258,7 +258,7 @@ Hand::Hand()
   roles.scheduled = op("scheduled");
   roles.next_rows = op("rows");
   roles.step_end = op("end");
-  c.reset(new Compilation{graph, {}, *plugins, target, options, roles, Kernels(*plugins, {}, target, options, 4)});
+  c.reset(new Compilation{draft, graph, {}, *plugins, target, options, roles, Kernels(*plugins, {}, target, options, 4)});
 }
 
 galley_tensor Hand::tensor(const std::string& name, Shape shape, uint32_t kind, uint64_t flags) {

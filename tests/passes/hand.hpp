@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,6 +20,8 @@ namespace galley::hand {
 /// F64 · decompose, no_decompose: LOAD_ON_HOST, with a kernel for "cpu" and with none.
 const std::vector<const galley_op*>& ops();
 const galley_op* op(std::string_view name);
+/// Of the test plugins with the kernels, strategies and formats.
+std::vector<std::filesystem::path> folders();
 
 class Hand : public testing::Test {
  protected:
@@ -46,7 +49,8 @@ class Hand : public testing::Test {
   std::unique_ptr<Plugins> plugins;
   Target target;
   CompileOptions options;
-  Graph graph;
+  Draft draft;
+  Graph& graph = draft.graph;
   std::unique_ptr<Compilation> c;
 
  private:

@@ -15,12 +15,14 @@ class Load : public Hand {
     w = parameter("w");
     options.purpose = Purpose::Evaluate;
   }
-  void model(galley_tensor of) { node("l", "loss", {node("y", "mul", {x, of})}, Section::Forward, {*graph.scalar(GALLEY_SCALAR_LOSS)}); }
+  void model(galley_tensor of) {
+    node("l", "loss", {node("y", "mul", {x, of})}, Section::Forward, {*draft.scalars.get(GALLEY_SCALAR_LOSS)});
+  }
   galley_tensor made(const std::string& name, const char* op, std::vector<galley_tensor> inputs) {
     return node(name, op, std::move(inputs), Section::Load);
   }
   void begins(galley_tensor t, galley_tensor value, uint32_t component = GALLEY_BEGIN_NUMBERS) {
-    graph.beginnings[t][component] = {value, no_use};
+    draft.beginnings[t][component] = {value, no_use};
   }
   galley_tensor initialized(const std::string& name, uint32_t kind, galley_tensor from) {
     const galley_tensor t = tensor(name, {4}, kind);
@@ -144,7 +146,7 @@ TEST_F(Load, WhatIsSavedIsKept) {
   model(w);
   options.purpose = Purpose::Export;
   EXPECT_EQ(loaded(), "load[0] fill 'init w' -> w w f32(4)\nload[1] fill 'init v' -> w v f32(4)\n");
-  graph.exports.values.push_back({v, node("twice", "add", {w, w}, Section::Export)});
+  draft.exports.values.push_back({v, node("twice", "add", {w, w}, Section::Export)});
   c->program = {};
   c->orders = {};
   EXPECT_EQ(loaded(), "load[0] fill 'init w' -> w w f32(4)\n") << "something else is saved in its place";

@@ -17,7 +17,9 @@ class Operands : public Hand {
     for (const galley_node k : graph.section(Section::Forward))
       if (graph.node(k).op == op("product")) graph.node(k).products.dtype = GALLEY_BF16;
   }
-  void lose(const std::string& name, galley_tensor of) { node(name, "loss", {of}, Section::Forward, {*graph.scalar(GALLEY_SCALAR_LOSS)}); }
+  void lose(const std::string& name, galley_tensor of) {
+    node(name, "loss", {of}, Section::Forward, {*draft.scalars.get(GALLEY_SCALAR_LOSS)});
+  }
   Item& item(const std::string& name) {
     for (Item& i : c->orders.inference)
       if (i.node->name == name) return i;

@@ -11,7 +11,7 @@ class HeadChunks : public Hand {
     w = tensor("w", {6, 2}, GALLEY_KIND_PARAMETER);
     hidden = node("hidden", "mul", {x, w});
     const galley_tensor logits = node("logits", "add", {hidden, hidden});
-    node("l", "loss", {logits}, Section::Forward, {*graph.scalar(GALLEY_SCALAR_LOSS)});
+    node("l", "loss", {logits}, Section::Forward, {*draft.scalars.get(GALLEY_SCALAR_LOSS)});
     graph.marks.hidden = hidden;
     graph.marks.logits = logits;
     train({w});

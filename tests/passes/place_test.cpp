@@ -15,7 +15,7 @@ class Place : public Hand {
     x = input("x");
     w = parameter("w");
   }
-  galley_tensor loss(galley_tensor of) { return node("l", "loss", {of}, Section::Forward, {*graph.scalar(GALLEY_SCALAR_LOSS)}); }
+  galley_tensor loss(galley_tensor of) { return node("l", "loss", {of}, Section::Forward, {*draft.scalars.get(GALLEY_SCALAR_LOSS)}); }
   /// y = x · w, trained, with a step that updates w in place.
   void trained() {
     loss(node("y", "mul", {x, w}));
@@ -198,7 +198,7 @@ class PlaceParts : public Place {
     options.exports = false;
     EXPECT_EQ(cause(differentiate(*c)), "");
     std::vector<galley_tensor> inputs = {big, graph.tensor(big).gradient};
-    if (op == "step_by_element") inputs.push_back(*graph.scalar(GALLEY_SCALAR_LOSS_SEED));
+    if (op == "step_by_element") inputs.push_back(*draft.scalars.get(GALLEY_SCALAR_LOSS_SEED));
     node("s", op.c_str(), inputs, Section::Update, {});
     EXPECT_EQ(run({order, place}), "");
     return code(SegmentKind::Update);

@@ -8,7 +8,7 @@ class Rewrite : public Hand {
  protected:
   Rewrite() {
     w = parameter("w");
-    node("l", "loss", {node("y", "mul", {input("x"), w})}, Section::Forward, {*graph.scalar(GALLEY_SCALAR_LOSS)});
+    node("l", "loss", {node("y", "mul", {input("x"), w})}, Section::Forward, {*draft.scalars.get(GALLEY_SCALAR_LOSS)});
   }
   galley_tensor w;
 };
@@ -46,8 +46,8 @@ TEST_F(Rewrite, WhatIsSavedInAParametersPlace) {
   options.purpose = Purpose::Train;
   ASSERT_EQ(cause(export_model(*c)), "");
   EXPECT_EQ(text(Section::Export), "mul(w, w) -> squared\n");
-  ASSERT_EQ(graph.exports.values.size(), 1u);
-  EXPECT_EQ(graph.exports.values[0].parameter, w);
+  ASSERT_EQ(draft.exports.values.size(), 1u);
+  EXPECT_EQ(draft.exports.values[0].parameter, w);
 }
 
 }  // namespace

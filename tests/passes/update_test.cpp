@@ -9,7 +9,8 @@ class Update : public Hand {
   Update() {
     options.purpose = Purpose::Train;
     galley_tensor w = parameter("w"), v = parameter("v");
-    node("l", "loss", {node("z", "mul", {node("y", "mul", {input("x"), w}), v})}, Section::Forward, {*graph.scalar(GALLEY_SCALAR_LOSS)});
+    node("l", "loss", {node("z", "mul", {node("y", "mul", {input("x"), w}), v})}, Section::Forward,
+         {*draft.scalars.get(GALLEY_SCALAR_LOSS)});
   }
   std::string updated() {
     for (const auto pass : {claim_model, differentiate, update})

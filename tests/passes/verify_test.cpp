@@ -11,7 +11,7 @@ class Verify : public Hand {
     x = input("x");
     w = parameter("w");
     y = node("y", "mul", {x, w});
-    node("l", "loss", {y}, Section::Forward, {*graph.scalar(GALLEY_SCALAR_LOSS)});
+    node("l", "loss", {y}, Section::Forward, {*draft.scalars.get(GALLEY_SCALAR_LOSS)});
     train({w});
     g = tensor("grad.w", {4}, GALLEY_KIND_GRADIENT);
     graph.tensor(w).gradient = g;

@@ -10,7 +10,7 @@ namespace {
 class Window : public Hand {
  protected:
   Window() { options.purpose = Purpose::Train; }
-  galley_tensor scalar(uint32_t which) { return *graph.scalar(which); }
+  galley_tensor scalar(uint32_t which) { return *draft.scalars.get(which); }
   void lose(galley_tensor of) { node("l", "loss", {of}, Section::Forward, {scalar(GALLEY_SCALAR_LOSS)}); }
   std::string through(const std::vector<Status (*)(Compilation&)>& passes) {
     for (const auto pass : passes)
@@ -38,21 +38,21 @@ TEST_F(Window, BeginsWithTheScalarsAndTheUpdateCountsItself) {
 
 // The host writes the block's first bytes: what it says of an option moves all that is after it on.
 TEST_F(Window, WhatTheHostSaysOfOptionsIsWithWhatItSaysOfSteps) {
-  const int64_t host = graph.scalars.host_bytes, norm = graph.tensor(scalar(GALLEY_SCALAR_GRADIENT_NORM)).slice.offset;
-  const galley_tensor later = *graph.in_block("later", GALLEY_F64, 1, graph.reserve(8));
-  const int64_t before = graph.tensor(later).slice.offset, bytes = graph.scalars.bytes;
-  const auto first = graph.in_host_block("first", GALLEY_I64, 1), values = graph.in_host_block("values", GALLEY_F64, 9);
+  const int64_t host = draft.scalars.host_bytes, norm = graph.tensor(scalar(GALLEY_SCALAR_GRADIENT_NORM)).slice.offset;
+  const galley_tensor later = *draft.scalars.in_block("later", GALLEY_F64, 1, draft.scalars.reserve(8));
+  const int64_t before = graph.tensor(later).slice.offset, bytes = draft.scalars.bytes;
+  const auto first = draft.scalars.in_host_block("first", GALLEY_I64, 1), values = draft.scalars.in_host_block("values", GALLEY_F64, 9);
   ASSERT_TRUE(first.ok() && values.ok());
   EXPECT_EQ(graph.tensor(*first).slice.offset, host);
   EXPECT_EQ(graph.tensor(*values).slice.offset, host + 64);
-  EXPECT_EQ(graph.scalars.host_bytes, host + 64 + 128);
+  EXPECT_EQ(draft.scalars.host_bytes, host + 64 + 128);
   EXPECT_EQ(graph.tensor(later).slice.offset, before + 192);
   EXPECT_EQ(graph.tensor(scalar(GALLEY_SCALAR_GRADIENT_NORM)).slice.offset, norm + 192);
-  EXPECT_EQ(graph.scalars.bytes, bytes + 192);
-  EXPECT_EQ(graph.tensor(graph.scalars.tensor).bytes(), graph.scalars.bytes);
-  const auto slot = std::find_if(graph.scalars.slots.begin(), graph.scalars.slots.end(),
+  EXPECT_EQ(draft.scalars.bytes, bytes + 192);
+  EXPECT_EQ(graph.tensor(draft.scalars.tensor).bytes(), draft.scalars.bytes);
+  const auto slot = std::find_if(draft.scalars.slots.begin(), draft.scalars.slots.end(),
                                  [](const ScalarSlot& s) { return s.which == GALLEY_SCALAR_GRADIENT_NORM; });
-  ASSERT_NE(slot, graph.scalars.slots.end());
+  ASSERT_NE(slot, draft.scalars.slots.end());
   EXPECT_EQ(slot->offset, norm + 192);
 }
 
@@ -102,7 +102,7 @@ TEST_F(Window, ItReadsWhatTheModelIsEvaluatedWith) {
     const galley_tensor y = node("y" + suffix, "mul", {x, held});
     lose(y);
     const galley_tensor mean = made ? node("value", "mul", {w, w}, Section::Evaluate) : tensor("mean", {4}, GALLEY_KIND_STATE);
-    graph.evaluated = {{w, mean}};
+    draft.evaluated = {{w, mean}};
     options.purpose = Purpose::Evaluate;
     ASSERT_TRUE(order(*c).ok());
     std::map<std::string, size_t> at;

@@ -99,7 +99,7 @@ TEST_F(Decisions, OptimizersTakeTheParametersThatTheyName) {
     ASSERT_EQ(build(*s, parameter, gradient), "");
   const auto node = [&](size_t i) -> const GraphNode& { return graph.node(graph.section(Section::Update)[i]); };
   const auto factor = [&](size_t i) {
-    for (const ScalarSlot& slot : graph.scalars.slots)
+    for (const ScalarSlot& slot : draft.scalars.slots)
       if (slot.tensor_name == graph.tensor(node(i).inputs[2]).name) return slot.factor;
     return 0.0;
   };
@@ -118,9 +118,9 @@ TEST_F(Decisions, AdamWKeepsTwoStates) {
   const GraphNode& node = graph.node(graph.section(Section::Update)[0]);
   EXPECT_STREQ(node.op->name, "adamw_step");
   const galley_tensor m = graph.find("w.exp_avg"), v = graph.find("w.exp_avg_sq");
-  EXPECT_EQ(node.inputs,
-            (std::vector<galley_tensor>{w, g, graph.find("option.0.lr"), *graph.scalar(GALLEY_SCALAR_APPLIED_STEP),
-                                        *graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR), *graph.scalar(GALLEY_SCALAR_APPLY), m, v, 0}));
+  EXPECT_EQ(node.inputs, (std::vector<galley_tensor>{w, g, graph.find("option.0.lr"), *draft.scalars.get(GALLEY_SCALAR_APPLIED_STEP),
+                                                     *draft.scalars.get(GALLEY_SCALAR_GRADIENT_FACTOR),
+                                                     *draft.scalars.get(GALLEY_SCALAR_APPLY), m, v, 0}));
   EXPECT_EQ(graph.tensor(m).kind, GALLEY_KIND_STATE);
   EXPECT_EQ(graph.tensor(m).shape, (Shape{4, 3}));
   EXPECT_EQ(graph.tensor(v).dtype, GALLEY_F32);
@@ -153,8 +153,8 @@ TEST_F(Decisions, StatesAreAsFewAsTheOptionsNeed) {
 TEST_F(Decisions, ClipTouchesOneScalar) {
   ASSERT_EQ(build(*strategy("clip", {{"norm", Value(2.0)}}), 0, 0), "");
   const GraphNode& node = graph.node(graph.section(Section::Update)[0]);
-  EXPECT_EQ(node.inputs,
-            (std::vector<galley_tensor>{*graph.scalar(GALLEY_SCALAR_GRADIENT_NORM), *graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR)}));
+  EXPECT_EQ(node.inputs, (std::vector<galley_tensor>{*draft.scalars.get(GALLEY_SCALAR_GRADIENT_NORM),
+                                                     *draft.scalars.get(GALLEY_SCALAR_GRADIENT_FACTOR)}));
   EXPECT_EQ(attr(node, "max_norm"), 2.0);
 }
 
@@ -163,7 +163,7 @@ TEST_F(Decisions, ClipByValueTouchesEachGradient) {
   ASSERT_EQ(build(*strategy("clip", {{"value", Value(2.0)}}), w, g), "");
   ASSERT_EQ(graph.section(Section::Update).size(), 1u);
   const GraphNode& node = graph.node(graph.section(Section::Update)[0]);
-  EXPECT_EQ(node.inputs, (std::vector<galley_tensor>{g, *graph.scalar(GALLEY_SCALAR_GRADIENT_FACTOR)}));
+  EXPECT_EQ(node.inputs, (std::vector<galley_tensor>{g, *draft.scalars.get(GALLEY_SCALAR_GRADIENT_FACTOR)}));
   EXPECT_EQ(attr(node, "max_value"), 2.0);
   // The factor has the norm in it before elements are clamped.
   ASSERT_EQ(build(*strategy("clip", {{"value", Value(2.0)}, {"norm", Value(1.0)}}), w, g), "");
@@ -180,7 +180,7 @@ TEST_F(Decisions, PerturbScalesTheLossAfterWhoeverChoosesTheScale) {
   ASSERT_EQ(graph.section(Section::Window).size(), 1u);
   const GraphNode& node = graph.node(graph.section(Section::Window)[0]);
   EXPECT_STREQ(node.op->name, "scale_loss");
-  EXPECT_EQ(node.inputs, std::vector<galley_tensor>{*graph.scalar(GALLEY_SCALAR_LOSS_SCALE)});
+  EXPECT_EQ(node.inputs, std::vector<galley_tensor>{*draft.scalars.get(GALLEY_SCALAR_LOSS_SCALE)});
   EXPECT_EQ(attr(node, "factor"), 0.75);
   const std::string two = NodeRun("scale_loss", sdk::Attrs().f("factor", 0.75)).in(GALLEY_F32, {2}, {1, 1}).infer();
   EXPECT_NE(two.find("loss_scale (2) has to be one element, F32"), std::string::npos) << two;

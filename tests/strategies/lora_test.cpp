@@ -48,8 +48,8 @@ class Lora : public GraphFixture {
   }
   Value config() const {
     // Beside it lies the model card.
-    EXPECT_EQ(graph.exports.documents.size(), 2u);
-    const auto& documents = graph.exports.documents;
+    EXPECT_EQ(draft.exports.documents.size(), 2u);
+    const auto& documents = draft.exports.documents;
     const auto at = std::find_if(documents.begin(), documents.end(), [](const auto& d) { return d.file.ends_with("adapter_config.json"); });
     if (at == documents.end()) {
       ADD_FAILURE() << "no adapter_config.json is saved";
@@ -504,12 +504,12 @@ TEST_F(Lora, SavesTheAdapterAlone) {
   const auto s = strategy("lora", {{"rank", Value(int64_t{2})}});
   ASSERT_EQ(rewrite(*s), "");
   ASSERT_EQ(rewrite(*s, Section::Export), "");
-  EXPECT_EQ(graph.exports.model, GALLEY_EXPORT_OWN);
-  EXPECT_TRUE(graph.exports.values.empty());
+  EXPECT_EQ(draft.exports.model, GALLEY_EXPORT_OWN);
+  EXPECT_TRUE(draft.exports.values.empty());
   // Unless something of the model is trained beside it.
   graph.tensor(graph.find("lm_head.weight")).flags |= GALLEY_TENSOR_TRAINABLE;
   ASSERT_EQ(rewrite(*s, Section::Export), "");
-  EXPECT_EQ(graph.exports.model, GALLEY_EXPORT_BOTH);
+  EXPECT_EQ(draft.exports.model, GALLEY_EXPORT_BOTH);
 }
 
 class Merge : public Lora, public testing::WithParamInterface<bool> {};
@@ -520,8 +520,8 @@ TEST_P(Merge, AddsTheProductToTheWeight) {
       strategy("lora", {{"rank", Value(int64_t{2})}, {"alpha", Value(6.0)}, {"merge", Value(true)}, {"targets", Value("v_proj")}});
   ASSERT_EQ(rewrite(*s), "");
   ASSERT_EQ(rewrite(*s, Section::Export), "");
-  EXPECT_EQ(graph.exports.model, GALLEY_EXPORT_MODEL);
-  ASSERT_EQ(graph.exports.values.size(), 2u);
+  EXPECT_EQ(draft.exports.model, GALLEY_EXPORT_MODEL);
+  ASSERT_EQ(draft.exports.values.size(), 2u);
 
   // The nodes of the export, computed by their definitions.
   std::map<galley_tensor, std::pair<std::vector<int64_t>, std::vector<double>>> values;
@@ -550,7 +550,7 @@ TEST_P(Merge, AddsTheProductToTheWeight) {
   const std::string prefix = "base_model.model.model.layers.0.self_attn.v_proj.";
   const auto& a = value(graph.find(prefix + "lora_A.weight")).second;
   const auto& b = value(graph.find(prefix + "lora_B.weight")).second;
-  const ExportedValue& exported = graph.exports.values[0];
+  const ExportedValue& exported = draft.exports.values[0];
   EXPECT_EQ(exported.parameter, graph.find("model.layers.0.self_attn.v_proj.weight"));
   const auto& w = value(exported.parameter).second;
   const auto& merged = value(exported.value).second;
@@ -569,13 +569,13 @@ TEST_F(Lora, ATiedHeadIsMergedIntoOneOfItsOwn) {
   const auto s = strategy("lora", {{"rank", Value(int64_t{2})}, {"merge", Value(true)}, {"targets", Value("lm_head")}});
   ASSERT_EQ(rewrite(*s), "");
   ASSERT_EQ(rewrite(*s, Section::Export), "");
-  EXPECT_TRUE(graph.exports.values.empty());  // the table stays as it was
-  ASSERT_EQ(graph.exports.tensors.size(), 1u);
-  EXPECT_EQ(graph.exports.tensors[0].name, "model/model.safetensors:lm_head.weight");
-  EXPECT_EQ(graph.tensor(graph.exports.tensors[0].value).shape, (Shape{11, 4}));
-  ASSERT_EQ(graph.exports.config.size(), 1u);
-  EXPECT_EQ(graph.exports.config[0].key, "tie_word_embeddings");
-  EXPECT_EQ(graph.exports.config[0].json, "false");
+  EXPECT_TRUE(draft.exports.values.empty());  // the table stays as it was
+  ASSERT_EQ(draft.exports.tensors.size(), 1u);
+  EXPECT_EQ(draft.exports.tensors[0].name, "model/model.safetensors:lm_head.weight");
+  EXPECT_EQ(graph.tensor(draft.exports.tensors[0].value).shape, (Shape{11, 4}));
+  ASSERT_EQ(draft.exports.config.size(), 1u);
+  EXPECT_EQ(draft.exports.config[0].key, "tie_word_embeddings");
+  EXPECT_EQ(draft.exports.config[0].json, "false");
 }
 
 }  // namespace

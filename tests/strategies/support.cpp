@@ -237,13 +237,8 @@ void NodeRun::run_kernel(const std::string& op, const std::vector<NodeRun*>& nod
 // ---- GraphFixture -----------------------------------------------------------------------------------------------------------------
 
 GraphFixture::GraphFixture()
-    : graph([](std::string_view name) { return plugins().op(name).table; }, [] { return plugins().op_names(); }, Extents{2, 8}) {
-  graph.option_slot = [](int, const std::string& name) -> Result<ScalarSlot> {
-    ScalarSlot slot;
-    slot.option = name;
-    return slot;
-  };
-  graph.run.target.emplace(Target());
+    : draft([](std::string_view name) { return plugins().op(name).table; }, [] { return plugins().op_names(); }, Extents{2, 8}) {
+  draft.run.target.emplace(Target());
 }
 
 galley_tensor GraphFixture::parameter(const std::string& name, Shape shape, uint64_t flags) {
@@ -263,14 +258,15 @@ galley_tensor GraphFixture::node(const std::string& op, const std::string& name,
 }
 
 std::string GraphFixture::rewrite(const LoadedStrategy& s, Section section) {
+  GraphHandle handle = {draft, &plugins(), &s};
   graph.author.use = 0;
   owner = s.name();
   graph.author.section = section;
   const galley_rewrite& table = *s.rewrite();
   const Status status = call_plugin(s.caller(), "rewrite", [&](galley_error* error) {
-    if (section == Section::Export) return table.save(s.instance(), Graph::export_verbs(), graph.handle(), error);
-    if (section == Section::Window) return table.window(s.instance(), Graph::verbs(), graph.handle(), error);
-    return table.model(s.instance(), Graph::model_verbs(), graph.handle(), error);
+    if (section == Section::Export) return table.save(s.instance(), GraphHandle::export_verbs(), handle.get(), error);
+    if (section == Section::Window) return table.window(s.instance(), GraphHandle::verbs(), handle.get(), error);
+    return table.model(s.instance(), GraphHandle::model_verbs(), handle.get(), error);
   });
   graph.author.use = no_use;
   if (status && section == Section::Forward) graph.sort(Section::Forward);
@@ -278,6 +274,7 @@ std::string GraphFixture::rewrite(const LoadedStrategy& s, Section section) {
 }
 
 std::string GraphFixture::build(const LoadedStrategy& s, galley_tensor parameter, galley_tensor gradient) {
+  GraphHandle handle = {draft, &plugins(), &s};
   graph.author.use = 0;
   graph.author.section = Section::Update;
   std::string said;
@@ -286,7 +283,7 @@ std::string GraphFixture::build(const LoadedStrategy& s, galley_tensor parameter
     galley_update_call call = {sizeof call, 1, stage, GALLEY_PURPOSE_TRAIN, &parameter, &gradient, parameter ? 1u : 0u, 0};
     graph.author.stage = stage;
     const Status status = call_plugin(s.caller(), "build", [&](galley_error* error) {
-      return s.update()->build(s.instance(), Graph::update_verbs(), graph.handle(), &call, error);
+      return s.update()->build(s.instance(), GraphHandle::update_verbs(), handle.get(), &call, error);
     });
     if (!status) said = status.error().cause;
   }
@@ -296,6 +293,7 @@ std::string GraphFixture::build(const LoadedStrategy& s, galley_tensor parameter
 }
 
 std::string GraphFixture::claim(const LoadedStrategy& s, galley_tensor t, uint32_t kind, uint32_t facet, Claimed* out, bool trainable) {
+  GraphHandle handle = {draft, &plugins(), &s};
   const std::string name = t ? graph.tensor(t).name : "the run";
   galley_subject subject = {};
   subject.size = sizeof subject;
@@ -320,7 +318,7 @@ std::string GraphFixture::claim(const LoadedStrategy& s, galley_tensor t, uint32
   };
   *out = {};
   const Status status = call_plugin(s.caller(), "claim", [&](galley_error* error) {
-    return s.claim()->claim(s.instance(), Graph::reader(), graph.handle(), &call, error);
+    return s.claim()->claim(s.instance(), GraphHandle::reader(), handle.get(), &call, error);
   });
   return status ? "" : status.error().cause;
 }

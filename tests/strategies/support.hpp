@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "galley/cpp/plugin.hpp"
-#include "host/graph/graph.hpp"
+#include "host/passes/verbs/handle.hpp"
 #include "host/plugins/loader.hpp"
 #include "host/plugins/strategy.hpp"
 
@@ -90,7 +90,8 @@ class GraphFixture : public testing::Test {
   /// The node that writes it.
   const GraphNode& producer(galley_tensor t) const { return graph.node(graph.tensor(t).producer); }
 
-  Graph graph;
+  Draft draft;
+  Graph& graph = draft.graph;
   std::string owner;  ///< of every tensor made by a strategy
 };
 

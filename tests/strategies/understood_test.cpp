@@ -11,7 +11,7 @@ namespace {
 uint64_t more = 0;
 bool looked = false;
 galley_status tensor_get(galley_graph* graph, galley_tensor t, galley_tensor_info* out, galley_error* error) {
-  const galley_status status = Graph::reader()->tensor_get(graph, t, out, error);
+  const galley_status status = GraphHandle::reader()->tensor_get(graph, t, out, error);
   looked = true;
   out->flags |= more;
   return status;
@@ -43,7 +43,8 @@ class Understood : public GraphFixture {
     call.subjects = subjects;
     call.n_subjects = 1;
     call.claim = [](void*, uint64_t, const galley_claim_value*, galley_error*) { return galley_status{GALLEY_OK}; };
-    return s.claim()->claim(s.instance(), Graph::reader(), graph.handle(), &call, &error);
+    GraphHandle handle = {draft, &plugins(), &s};
+    return s.claim()->claim(s.instance(), GraphHandle::reader(), handle.get(), &call, &error);
   }
   galley_status builds(const LoadedStrategy& s, uint64_t bit, uint32_t revision) {
     auto call = sdk::fresh<galley_update_call>();
@@ -51,7 +52,8 @@ class Understood : public GraphFixture {
     call.purpose = GALLEY_PURPOSE_TRAIN;
     call.flags = bit;
     call.revision = revision;
-    return s.update()->build(s.instance(), Graph::update_verbs(), graph.handle(), &call, &error);
+    GraphHandle handle = {draft, &plugins(), &s};
+    return s.update()->build(s.instance(), GraphHandle::update_verbs(), handle.get(), &call, &error);
   }
   galley_status decides(const LoadedStrategy& s, uint64_t bit, uint32_t revision) {
     auto item = sdk::fresh<galley_saved_item>();
@@ -70,14 +72,15 @@ class Understood : public GraphFixture {
     more = bit;
     looked = false;
     const Graph::As as(graph, {Section::Forward, 0});
-    const galley_status status = s.rewrite()->model(s.instance(), &model, graph.handle(), &error);
+    GraphHandle handle = {draft, &plugins(), &s};
+    const galley_status status = s.rewrite()->model(s.instance(), &model, handle.get(), &error);
     return looked ? status : GALLEY_INVALID;
   }
 
-  galley_graph_reader reader = *Graph::reader();
-  galley_graph_verbs base = *Graph::verbs();
-  galley_model_verbs model = *Graph::model_verbs();
-  galley_update_verbs update = *Graph::update_verbs();
+  galley_graph_reader reader = *GraphHandle::reader();
+  galley_graph_verbs base = *GraphHandle::verbs();
+  galley_model_verbs model = *GraphHandle::model_verbs();
+  galley_update_verbs update = *GraphHandle::update_verbs();
   galley_error error = GALLEY_ERROR_INIT;
   galley_tensor w = 0;
 };

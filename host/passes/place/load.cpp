@@ -57,8 +57,8 @@ Status initialize(Compilation& c, SegmentCode& code, Staging& staging, galley_te
 class Loading {
  public:
   Loading(Compilation& c, const Homes& homes)
-      : c_(c), graph_(c.graph), homes_(homes), emitter_(c, homes, SegmentKind::Load), makers_(graph_, {Section::Load}) {
-    for (const auto& [t, values] : graph_.beginnings)
+      : c_(c), graph_(c.graph), homes_(homes), emitter_(c, homes, SegmentKind::Load), makers_(c.draft, {Section::Load}) {
+    for (const auto& [t, values] : c_.draft.beginnings)
       for (const auto& [component, beginning] : values) {
         begun_by_[beginning.value].push_back(t);
         std::vector<galley_tensor> read;
@@ -100,7 +100,7 @@ class Loading {
     if (!lasts(x.kind) || x.slice.of || x.unused || done_.contains(t)) return ok();
     if (x.storage.numbers_of) return tensor(x.storage.numbers_of);
     if (!under_way_.insert(t).second) return strategy_error(c_.strategies, x.use, "'" + x.name + "' is to begin as what is made from it");
-    if (const auto values = graph_.beginnings.find(t); values != graph_.beginnings.end()) {
+    if (const auto values = c_.draft.beginnings.find(t); values != c_.draft.beginnings.end()) {
       for (const auto& [component, beginning] : values->second) TRY_STATUS(transient(beginning.value));
       TRY_STATUS(begin(t));
     } else if (x.source.path.empty()) {
@@ -167,7 +167,7 @@ class Loading {
 
   /// Puts the values that a tensor begins with in its place, once they are all there.
   Status begin(galley_tensor t) {
-    const auto& values = graph_.beginnings.at(t);
+    const auto& values = c_.draft.beginnings.at(t);
     if (std::ranges::any_of(values, [&](const auto& v) { return !made_.contains(v.second.value); })) return ok();
     if (!done_.insert(t).second) return ok();
     const std::vector<Operand> components = TRY(emitter_.staging().bring(t, {}, For::Writing));

@@ -73,7 +73,7 @@ class SavedNames {
   Status check_folders() const {
     std::map<std::string, std::string> files;
     for (const auto& [place, id] : saved_) files.try_emplace(place.first, "tensor '" + c_.graph.tensor(id).name + "'");
-    for (const Document& d : c_.graph.exports.documents) files.try_emplace(d.file, "a document of " + label(c_.strategies, d.use));
+    for (const Document& d : c_.draft.exports.documents) files.try_emplace(d.file, "a document of " + label(c_.strategies, d.use));
     for (const auto& [file, whose] : files)
       for (std::filesystem::path folder = std::filesystem::path(file).parent_path(); !folder.empty(); folder = folder.parent_path())
         if (const auto at = files.find(folder.string()); at != files.end())
@@ -95,7 +95,7 @@ class SavedNames {
 class Values {
  public:
   Values(const Compilation& c, const Homes& homes, Emitter& emitter)
-      : c_(c), homes_(homes), emitter_(emitter), makers_(c.graph, {Section::Evaluate, Section::Export}), values_(c.graph.saved_values()) {}
+      : c_(c), homes_(homes), emitter_(emitter), makers_(c.draft, {Section::Evaluate, Section::Export}), values_(c.draft.saved_values()) {}
   /// Whether another tensor's value is saved in the place of the tensor.
   bool contains(galley_tensor t) const { return values_.contains(t); }
 
@@ -118,8 +118,8 @@ class Values {
     const GraphTensor& t = c_.graph.tensor(id);
     if (it == values_.end() || t.changes() || !homes_.contains(id) || c_.graph.tensor(it->second).shape != t.shape)
       return std::optional<Operand>();
-    const auto begun = c_.graph.beginnings.find(id);
-    if (begun != c_.graph.beginnings.end() && begun->second.contains(GALLEY_BEGIN_NUMBERS)) return std::optional<Operand>();
+    const auto begun = c_.draft.beginnings.find(id);
+    if (begun != c_.draft.beginnings.end() && begun->second.contains(GALLEY_BEGIN_NUMBERS)) return std::optional<Operand>();
     return std::optional<Operand>(TRY(numbers(id)));
   }
   /// The numbers of a tensor, after the nodes that make them.
@@ -162,13 +162,13 @@ Status place_export(Compilation& c, const Homes& homes) {
   Values values(c, homes, emitter);
   SavedNames names(c);
   std::map<std::string, std::vector<galley_tensor>> files;
-  for (const galley_tensor id : graph.saved()) files[graph.file_of(id)].push_back(id);
+  for (const galley_tensor id : c.draft.exports.saved(graph)) files[graph.tensor(id).saved.path()].push_back(id);
   std::map<std::string, uint32_t> dtypes;
   for (const auto& [file, saved] : files) dtypes[file] = TRY(file_dtype(c, file, saved, values.all()));
-  for (const galley_tensor id : graph.saved()) {
+  for (const galley_tensor id : c.draft.exports.saved(graph)) {
     const GraphTensor& t = graph.tensor(id);
-    const std::string file = graph.file_of(id), entry = t.saved.name.empty() ? t.name : t.saved.name;
-    if (!graph.exports.in_format.contains(id) || values.contains(id)) {
+    const std::string file = t.saved.path(), entry = t.saved.name.empty() ? t.name : t.saved.name;
+    if (!c.draft.exports.in_format.contains(id) || values.contains(id)) {
       const Operand value = TRY(values.of(id));
       TRY_STATUS(names.add(file, entry, t));
       Instruction write = write_file(value, file, entry, dtypes.at(file));
@@ -185,9 +185,9 @@ Status place_export(Compilation& c, const Homes& homes) {
       emitter.code().add(write_file(components[k], file, name, components[k].dtype));
     }
   }
-  for (const ExportedTensor& extra : graph.exports.tensors) {
+  for (const ExportedTensor& extra : c.draft.exports.tensors) {
     const ExportedPlace at(extra.name);
-    if (!at.is_written(graph)) continue;
+    if (!at.is_written(c.draft)) continue;
     const GraphTensor& t = graph.tensor(extra.value);
     const std::string file = at.of_format() ? kModelFile : at.file;
     TRY_STATUS(names.add(file, at.entry, t));

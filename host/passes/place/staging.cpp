@@ -77,7 +77,7 @@ Status Staging::pack(galley_tensor id, const TensorPiece& piece, const Operand& 
   // Random numbers are those of a step: what is loaded is rounded to nearest.
   const bool draws = format.flags & GALLEY_FORMAT_STOCHASTIC && code_.kind() != SegmentKind::Load;
   if (draws) {
-    inputs.push_back(homes_.operand(TRY(c_.graph.scalar(GALLEY_SCALAR_RANDOM))));
+    inputs.push_back(homes_.operand(TRY(c_.draft.scalars.get(GALLEY_SCALAR_RANDOM))));
     attrs.set("stream", name);
   }
   TRY_STATUS(format_op(t, format.pack_op, name, std::move(inputs), components, std::move(attrs)));

@@ -130,7 +130,7 @@ Result<std::unique_ptr<Study>> Certifier::study_of(const Edit& edit, Purpose pur
   options.purpose = purpose;
   if (base) {
     options.trainable.emplace();
-    const Graph& graph = *whole_study_->graph;
+    const Graph& graph = whole_study_->draft->graph;
     for (galley_tensor id = 1; id <= graph.tensor_count(); ++id) {
       const GraphTensor& x = graph.tensor(id);
       if (!x.parameter_kind() || !x.trainable()) continue;

@@ -4,8 +4,9 @@
 
 #include "galley/format.h"
 #include "host/base/json.hpp"
-#include "host/graph/saved_file.hpp"
-#include "host/graph/verbs.hpp"
+#include "host/passes/place/components.hpp"
+#include "host/passes/verbs/saved_file.hpp"
+#include "host/passes/verbs/verbs.hpp"
 
 namespace galley {
 namespace {
@@ -21,7 +22,7 @@ galley_status set_input(galley_graph* g, galley_node node, uint32_t input, galle
 }
 
 galley_status input(galley_graph* g, const char* name, galley_tensor* out, galley_error* error) {
-  return hand_out(g, out, error, [&] { return graph_of(g).input(text_or_empty(name)); });
+  return hand_out(g, out, error, [&] { return draft_of(g).input(text_or_empty(name)); });
 }
 
 galley_status take_loss(galley_graph* g, galley_node node, galley_error* error) {
@@ -29,16 +30,17 @@ galley_status take_loss(galley_graph* g, galley_node node, galley_error* error) 
 }
 
 galley_status rate(galley_graph* g, const char* name, galley_tensor parameter, galley_tensor* out, galley_error* error) {
-  return hand_out(g, out, error, [&] { return graph_of(g).rate(text_or_empty(name), parameter); });
+  return hand_out(g, out, error, [&] { return handle_of(g).rate(text_or_empty(name), parameter); });
 }
 
 galley_status scale_rate(galley_graph* g, galley_tensor parameter, double factor, galley_error* error) {
-  return carry_out(g, error, [&](Graph& graph) { return graph.scale_rate(parameter, factor); });
+  return carry_out(g, error, [&](Graph& graph) { return draft_of(g).rates.scale(graph, parameter, factor); });
 }
 
 galley_status report(galley_graph* g, galley_tensor tensor, const char* name, galley_error* error) {
-  return carry_out(
-      g, error, [&](Graph& graph) { return graph.author.section == Section::Evaluate ? ok() : graph.report(tensor, text_or_empty(name)); });
+  return carry_out(g, error, [&](Graph& graph) {
+    return graph.author.section == Section::Evaluate ? ok() : draft_of(g).signals.report(graph, tensor, text_or_empty(name));
+  });
 }
 
 /// What is wrong with letting `value` stand for a parameter, or "".
@@ -61,12 +63,12 @@ galley_status eval_as(galley_graph* g, galley_tensor parameter, galley_tensor va
     if (from.dtype != to.dtype)
       return refuse(g, error, "eval_as: " + quoted(to.name) + " is " + dtype_text(to.dtype) + ", not " + dtype_text(from.dtype));
     if (graph.author.section != Section::Evaluate) return GALLEY_OK;  // it is said again for evaluation
-    for (const ExportedValue& other : graph.evaluated) {
+    for (const ExportedValue& other : draft_of(g).evaluated) {
       const GraphTensor& taken = graph.tensor(other.value);
       if (other.parameter == parameter)
         return refuse(g, error, "eval_as: " + quoted(taken.name) + " stands for " + quoted(from.name) + " already");
     }
-    graph.evaluated.push_back({parameter, value});
+    draft_of(g).evaluated.push_back({parameter, value});
     return GALLEY_OK;
   });
 }
@@ -86,7 +88,7 @@ galley_status begin_as(galley_graph* g, galley_tensor tensor, uint32_t component
       return refuse(g, error, "begin_as: " + quoted(v.name) + " is " + type_text(v) + ", and " + quoted(x.name) + " is " + type_text(x));
     if (!numbers && component >= GALLEY_MAX_COMPONENTS)
       return refuse(g, error, "begin_as: " + quoted(x.name) + " has no component " + std::to_string(component));
-    std::map<uint32_t, Beginning>& begun = graph.beginnings[tensor];
+    std::map<uint32_t, Beginning>& begun = draft_of(g).beginnings[tensor];
     for (const auto& [other, beginning] : begun) {
       const GraphTensor& taken = graph.tensor(beginning.value);
       if (other == component || numbers || other == GALLEY_BEGIN_NUMBERS)
@@ -103,7 +105,7 @@ galley_status export_as(galley_graph* g, galley_tensor parameter, galley_tensor 
     const bool own = graph.has(parameter) && graph.has(value) && !graph.tensor(parameter).saved.file.empty();
     if (const std::string wrong = own ? "" : stand_in_problem(graph, parameter, value); !wrong.empty())
       return refuse(g, error, "export_as: " + wrong);
-    graph_of(g).exports.values.push_back({parameter, value});
+    draft_of(g).exports.values.push_back({parameter, value});
     return GALLEY_OK;
   });
 }
@@ -115,7 +117,7 @@ galley_status document(galley_graph* g, const char* file, const char* text, gall
     if (const std::string wrong = saved_file_problem(path, Saved::Document); !wrong.empty())
       return refuse(g, error, "document " + shown(path) + " " + wrong);
     const int use = graph_of(g).author.use;
-    std::vector<Document>& documents = graph_of(g).exports.documents;
+    std::vector<Document>& documents = draft_of(g).exports.documents;
     // What a strategy says later holds.
     std::erase_if(documents, [&](const Document& d) { return d.file == path && d.use == use && use != no_use; });
     documents.push_back({path, text, use});
@@ -127,7 +129,7 @@ galley_status export_stored(galley_graph* g, galley_tensor parameter, galley_err
   return guarded(g, error, [&] {
     Graph& graph = graph_of(g);
     if (!graph.has(parameter) || !graph.tensor(parameter).parameter_kind()) return refuse(g, error, "export_stored: no such parameter");
-    graph.exports.in_format.insert(parameter);
+    draft_of(g).exports.in_format.insert(parameter);
     return GALLEY_OK;
   });
 }
@@ -135,7 +137,7 @@ galley_status export_stored(galley_graph* g, galley_tensor parameter, galley_err
 galley_status export_model(galley_graph* g, uint32_t what, galley_error* error) {
   return guarded(g, error, [&] {
     if (what > GALLEY_EXPORT_MODEL) return refuse(g, error, "export_model: no such choice " + std::to_string(what));
-    graph_of(g).exports.say(what);
+    draft_of(g).exports.say(what);
     return GALLEY_OK;
   });
 }
@@ -147,10 +149,10 @@ galley_status config_set(galley_graph* g, const char* key, const char* json, gal
     if (name.empty()) return refuse(g, error, "config: no key");
     if (!json) return refuse(g, error, "config: " + quoted(name) + " has no value");
     if (const Result<Value> parsed = parse_json(json, "config: " + name); !parsed) return refuse(g, error, parsed.error().cause);
-    for (const ConfigKey& other : graph.exports.config)
+    for (const ConfigKey& other : draft_of(g).exports.config)
       if (other.key == name && other.json != json)
         return refuse(g, error, "config: " + quoted(name) + " is set to " + other.json + " already, not " + json);
-    graph.exports.config.push_back({name, json, graph.author.use});
+    draft_of(g).exports.config.push_back({name, json, graph.author.use});
     return GALLEY_OK;
   });
 }
@@ -158,7 +160,7 @@ galley_status config_set(galley_graph* g, const char* key, const char* json, gal
 galley_status ignore(galley_graph* g, const char* pattern, galley_error* error) {
   return guarded(g, error, [&] {
     if (!pattern) return refuse(g, error, "ignore: no pattern");
-    graph_of(g).ignored_files.emplace_back(pattern);
+    draft_of(g).ignored_files.emplace_back(pattern);
     return GALLEY_OK;
   });
 }
@@ -172,7 +174,7 @@ galley_status add_stop(galley_graph* g, const std::string& verb, Stop stop, gall
     if (stop.cause.empty()) return refuse(g, error, verb + ": no cause is given");
     if (graph.author.section == Section::Evaluate) return GALLEY_OK;
     stop.use = graph.author.use;
-    graph.signals.stops.push_back(std::move(stop));
+    draft_of(g).signals.stops.push_back(std::move(stop));
     return GALLEY_OK;
   });
 }
@@ -189,8 +191,14 @@ galley_status component(galley_graph* g, galley_tensor parameter, uint32_t index
     if (!graph.has(parameter) || !graph.tensor(parameter).parameter_kind()) return plugin_error("component: no such parameter");
     const GraphTensor& x = graph.tensor(parameter);
     if (x.storage.format.empty()) return plugin_error("component: " + quoted(x.name) + " is in no format");
-    GraphTensor view = TRY(graph.describe_component(x, index));
-    view.name = "stored " + view.name;
+    const std::vector<Component> components = TRY(components_of(*handle_of(g).plugins, x, x.shape));
+    if (index >= components.size())
+      return plugin_error("'" + x.name + "' has " + std::to_string(components.size()) + " components in format '" + x.storage.format +
+                          "', and is asked for number " + std::to_string(index));
+    GraphTensor view;
+    view.name = "stored " + x.name + components[index].suffix;
+    view.dtype = components[index].dtype;
+    view.shape = components[index].shape;
     view.kind = GALLEY_KIND_CONSTANT;
     view.storage.numbers_of = parameter;
     view.storage.component = index;
@@ -205,7 +213,7 @@ galley_status export_tensor(galley_graph* g, const char* name, galley_tensor val
     const std::string entry = text_or_empty(name);
     if (entry.empty() || !is_plain(entry)) return refuse(g, error, "export_tensor: " + shown(entry) + " is no name in a file");
     if (!graph.has(value)) return refuse(g, error, "export_tensor: " + quoted(entry) + " has no value");
-    graph.exports.tensors.push_back({entry, value});
+    draft_of(g).exports.tensors.push_back({entry, value});
     return GALLEY_OK;
   });
 }
@@ -219,23 +227,31 @@ galley_status pack_and_unpack(galley_graph* g, galley_tensor parameter, galley_t
     if (x.storage.format.empty()) return plugin_error("pack_and_unpack: " + quoted(x.name) + " is in no format");
     if (type_text(x) != type_text(v))
       return plugin_error("pack_and_unpack: " + quoted(v.name) + " is " + type_text(v) + ", and " + quoted(x.name) + " is " + type_text(x));
-    return graph.pack_and_unpack(parameter, value);
+    return galley::pack_and_unpack(graph, *handle_of(g).plugins, parameter, value);
   });
 }
 
 const galley_model_verbs model_table = {
-    sizeof(galley_model_verbs), 1, Graph::verbs(), replace, set_input, scale_rate, ignore, document, input, take_loss};
-const galley_load_verbs load_table = {sizeof(galley_load_verbs), 1, Graph::verbs(), begin_as, pack_and_unpack, ignore};
-const galley_export_verbs export_table = {
-    sizeof(galley_export_verbs), 1, Graph::verbs(), document, export_as, export_stored, export_model, config_set, component, export_tensor};
+    sizeof(galley_model_verbs), 1, GraphHandle::verbs(), replace, set_input, scale_rate, ignore, document, input, take_loss};
+const galley_load_verbs load_table = {sizeof(galley_load_verbs), 1, GraphHandle::verbs(), begin_as, pack_and_unpack, ignore};
+const galley_export_verbs export_table = {sizeof(galley_export_verbs),
+                                          1,
+                                          GraphHandle::verbs(),
+                                          document,
+                                          export_as,
+                                          export_stored,
+                                          export_model,
+                                          config_set,
+                                          component,
+                                          export_tensor};
 const galley_update_verbs update_table = {
-    sizeof(galley_update_verbs), 1, Graph::verbs(), rate, scale_rate, report, eval_as, stop_if, end_if};
+    sizeof(galley_update_verbs), 1, GraphHandle::verbs(), rate, scale_rate, report, eval_as, stop_if, end_if};
 
 }  // namespace
 
-const galley_model_verbs* Graph::model_verbs() { return &model_table; }
-const galley_load_verbs* Graph::load_verbs() { return &load_table; }
-const galley_export_verbs* Graph::export_verbs() { return &export_table; }
-const galley_update_verbs* Graph::update_verbs() { return &update_table; }
+const galley_model_verbs* GraphHandle::model_verbs() { return &model_table; }
+const galley_load_verbs* GraphHandle::load_verbs() { return &load_table; }
+const galley_export_verbs* GraphHandle::export_verbs() { return &export_table; }
+const galley_update_verbs* GraphHandle::update_verbs() { return &update_table; }
 
 }  // namespace galley

@@ -1,4 +1,4 @@
-// Helpers for the tables of verbs: a verb finds its graph, checks what a plugin says, and refuses it with an error that the host keeps.
+// Helpers for the tables of verbs: a verb finds its draft, checks what a plugin says, and refuses it with an error that the host keeps.
 #pragma once
 
 #include <new>
@@ -6,17 +6,19 @@
 #include <utility>
 
 #include "host/base/printable.hpp"
-#include "host/graph/graph.hpp"
+#include "host/passes/verbs/handle.hpp"
 #include "host/plugins/abi.hpp"
 
 namespace galley::verbs {
 
-inline Graph& graph_of(galley_graph* handle) { return *reinterpret_cast<Graph*>(handle); }
+inline GraphHandle& handle_of(galley_graph* g) { return *reinterpret_cast<GraphHandle*>(g); }
+inline Draft& draft_of(galley_graph* g) { return handle_of(g).draft; }
+inline Graph& graph_of(galley_graph* g) { return draft_of(g).graph; }
 
-/// Refuses a verb and keeps the error in the graph: if the plugin's call fails now, this is the reason.
+/// Refuses a verb and keeps the error in the handle: if the plugin's call fails now, this is the reason.
 inline galley_status refuse(galley_graph* g, galley_error* out, Error error) {
   fill_error(out, GALLEY_INVALID, error.cause, error.hint);
-  graph_of(g).refused = std::move(error);
+  handle_of(g).refused = std::move(error);
   return GALLEY_INVALID;
 }
 inline galley_status refuse(galley_graph* g, galley_error* out, std::string cause) {
@@ -30,11 +32,11 @@ galley_status guarded(galley_graph* g, galley_error* out, Body&& body) noexcept 
     return body();
   } catch (const std::bad_alloc&) {
     fill_error(out, GALLEY_NO_MEMORY, "out of memory", "");
-    graph_of(g).refused = run_error("out of memory");
+    handle_of(g).refused = run_error("out of memory");
     return GALLEY_NO_MEMORY;
   } catch (const std::exception& exception) {
     fill_error(out, GALLEY_FAILED, exception.what(), "");
-    graph_of(g).refused = run_error(exception.what());
+    handle_of(g).refused = run_error(exception.what());
   }
   return GALLEY_FAILED;
 }

@@ -1,4 +1,4 @@
-#include "host/graph/saved_file.hpp"
+#include "host/passes/verbs/saved_file.hpp"
 
 #include <algorithm>
 #include <array>

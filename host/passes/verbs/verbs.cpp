@@ -7,9 +7,8 @@
 #include "host/base/json.hpp"
 #include "host/base/printable.hpp"
 #include "host/graph/axes.hpp"
-#include "host/graph/graph.hpp"
-#include "host/graph/saved_file.hpp"
-#include "host/graph/verbs.hpp"
+#include "host/passes/verbs/saved_file.hpp"
+#include "host/passes/verbs/verbs.hpp"
 #include "host/plugins/abi.hpp"
 #include "host/plugins/attributes.hpp"
 #include "host/plugins/fault.hpp"
@@ -93,7 +92,7 @@ galley_status tensor_make(galley_graph* g, const galley_tensor_desc* from, galle
                                    : ": what lies in a file is made while loading"));
     if (in_file && (!desc.source_name || !*desc.source_name || desc.initializer))
       return refuse(g, error, who + ": what lies in a file has its name there, and no initializer");
-    if (in_file && !desc.source && graph_of(g).model_files.empty())
+    if (in_file && !desc.source && draft_of(g).run.model_files.empty())
       return refuse(g, error,
                     Error(recipe_error(who + " is to be read from the model's files, but the model begins with random numbers",
                                        "name a model's folder, without init = \"random\"")));
@@ -117,7 +116,7 @@ galley_status tensor_make(galley_graph* g, const galley_tensor_desc* from, galle
     if (Status status = t.initial.attrs.add(desc.attrs, desc.n_attrs); !status.ok())
       return refuse(g, error, who + ": " + status.error().cause);
     if (const std::string wrong = initializer_problem(graph_of(g), t); !wrong.empty()) return refuse(g, error, who + ": " + wrong);
-    t.source.path = in_file && !desc.source ? graph_of(g).model_files : text_or_empty(desc.source);
+    t.source.path = in_file && !desc.source ? draft_of(g).run.model_files : text_or_empty(desc.source);
     t.source.name = text_or_empty(desc.source_name);
     t.saved.file = text_or_empty(desc.file);
     t.saved.name = text_or_empty(desc.file_name);
@@ -221,15 +220,16 @@ galley_node node_next(galley_graph* g, uint32_t of, galley_node n) {
 galley_status run(galley_graph* g, galley_run_info* out, galley_error* error) {
   return guarded(g, error, [&] {
     const Graph& graph = graph_of(g);
-    if (!graph.run.target) return refuse(g, error, "the graph is made for no run");
+    const RunOf& run = draft_of(g).run;
+    if (!run.target) return refuse(g, error, "the graph is made for no run");
     auto info = new_struct<galley_run_info>();
     info.rows = graph.rows();
     info.length = graph.length();
-    info.steps = graph.run.steps;
-    info.micro_batches = graph.run.micro_batches;
-    info.target = graph.run.target->get();
-    info.model = graph.model_files.c_str();
-    info.purpose = graph.run.purpose;
+    info.steps = run.steps;
+    info.micro_batches = run.micro_batches;
+    info.target = run.target->get();
+    info.model = run.model_files.c_str();
+    info.purpose = run.purpose;
     info.n_axes = static_cast<uint32_t>(run_axes().size());
     info.axes = run_axes().data();
     info.ranks = 1;
@@ -240,7 +240,7 @@ galley_status run(galley_graph* g, galley_run_info* out, galley_error* error) {
 galley_status config_get(galley_graph* g, const char* key, const char** json, galley_error* error) {
   return guarded(g, error, [&] {
     if (!key || !json) return refuse(g, error, "config: no key");
-    const auto& config = graph_of(g).config;
+    const auto& config = draft_of(g).run.config;
     const auto found = config.find(key);
     *json = found == config.end() ? nullptr : found->second.c_str();
     return GALLEY_OK;
@@ -250,9 +250,9 @@ galley_status config_get(galley_graph* g, const char* key, const char** json, ga
 galley_status document_get(galley_graph* g, const char* file, const char** text, galley_error* error) {
   return guarded(g, error, [&] {
     if (!file || !text) return refuse(g, error, "document_get: no file");
-    const Graph& graph = graph_of(g);
-    const auto& all = graph.exports.documents;
-    const auto found = std::ranges::find_if(all, [&](const Document& d) { return d.file == file && d.use == graph.author.use; });
+    const auto& all = draft_of(g).exports.documents;
+    const int use = graph_of(g).author.use;
+    const auto found = std::ranges::find_if(all, [&](const Document& d) { return d.file == file && d.use == use; });
     *text = found == all.end() ? nullptr : found->text.c_str();
     return GALLEY_OK;
   });
@@ -261,10 +261,10 @@ galley_status document_get(galley_graph* g, const char* file, const char** text,
 galley_tensor tensor_next(galley_graph* g, galley_tensor t) { return t < graph_of(g).tensor_count() ? t + 1 : 0; }
 
 galley_status scalar(galley_graph* g, uint32_t which, galley_tensor* out, galley_error* error) {
-  return hand_out(g, out, error, [&] { return graph_of(g).scalar(which); });
+  return hand_out(g, out, error, [&] { return draft_of(g).scalars.get(which); });
 }
 galley_status option(galley_graph* g, const char* name, galley_tensor* out, galley_error* error) {
-  return hand_out(g, out, error, [&] { return graph_of(g).option(text_or_empty(name)); });
+  return hand_out(g, out, error, [&] { return handle_of(g).option(text_or_empty(name)); });
 }
 constexpr galley_graph_reader reader_table = {
     sizeof(galley_graph_reader), 1, tensor_get, tensor_find, node_get, tensor_next, node_next, run, config_get, document_get};
@@ -272,7 +272,7 @@ constexpr galley_graph_verbs table = {sizeof(galley_graph_verbs), 1, &reader_tab
 
 }  // namespace
 
-const galley_graph_verbs* Graph::verbs() { return &table; }
-const galley_graph_reader* Graph::reader() { return &reader_table; }
+const galley_graph_verbs* GraphHandle::verbs() { return &table; }
+const galley_graph_reader* GraphHandle::reader() { return &reader_table; }
 
 }  // namespace galley
