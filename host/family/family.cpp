@@ -21,7 +21,6 @@ constexpr size_t kMostParts = size_t{1} << 17;
 /// What a build is about; the bindings find it after their first upvalue.
 struct Building {
   Draft* draft = nullptr;
-  Graph* graph = nullptr;  // the draft's
   const ModelConfig* model = nullptr;
   RowDocuments documents = RowDocuments::Several;
   std::optional<tensor_files::Reader> files;  // of the model, once a parameter may be missing in them
@@ -35,7 +34,7 @@ Building& building(lua_State* L) { return *static_cast<Building*>(lua_touserdata
 galley_tensor tensor_argument(lua_State* L, int index) {
   if (!lua_isinteger(L, index)) luaL_error(L, "a tensor is wanted, got %s", luaL_typename(L, index));
   const auto t = static_cast<galley_tensor>(lua_tointeger(L, index));
-  if (!building(L).graph->has(t)) luaL_error(L, "no tensor %d", static_cast<int>(t));
+  if (!building(L).draft->graph.has(t)) luaL_error(L, "no tensor %d", static_cast<int>(t));
   return t;
 }
 
@@ -214,7 +213,7 @@ int make_parameter(lua_State* L) {
       initializer(L, 2, &t);
     }
   }
-  return push_tensor(L, b.graph->make(std::move(t)));
+  return push_tensor(L, b.draft->graph.make(std::move(t)));
 }
 
 // g:constant { name, shape, init, op }
@@ -225,7 +224,7 @@ int make_constant(lua_State* L) {
   t.kind = GALLEY_KIND_CONSTANT;
   t.shape = shape_field(L, 2);
   initializer(L, 2, &t);
-  return push_tensor(L, building(L).graph->make(std::move(t)));
+  return push_tensor(L, building(L).draft->graph.make(std::move(t)));
 }
 
 /// What the data puts into an input: what its table says, or what an input of that name has.
@@ -259,7 +258,7 @@ int make_input(lua_State* L) {
     lua_pushboolean(L, 0);
     return 1;
   }
-  Graph& graph = *building(L).graph;
+  Graph& graph = building(L).draft->graph;
   if (const galley_tensor found = graph.find(name)) return push_tensor(L, found);
   GraphTensor t;
   t.name = name;
@@ -289,7 +288,7 @@ int make_input(lua_State* L) {
 
 int get_scalar(lua_State* L) {
   const std::string name = luaL_checkstring(L, 2);
-  Graph& graph = *building(L).graph;
+  Graph& graph = building(L).draft->graph;
   const galley_tensor found = graph.find("scalar." + name);
   if (!found) luaL_error(L, "no step scalar '%s'", name.c_str());
   return push_tensor(L, found);
@@ -309,7 +308,7 @@ std::vector<galley_tensor> tensor_list(lua_State* L, int table) {
 
 // g:node(op, name, { inputs; false where absent }, { attributes }) → its outputs
 int make_node(lua_State* L) {
-  Graph& graph = *building(L).graph;
+  Graph& graph = building(L).draft->graph;
   std::vector<galley_tensor> outputs;
   if (Status name = graph.check_node_name(luaL_checkstring(L, 3)); !name) raise(L, name.error());
   auto node = graph.append(luaL_checkstring(L, 2), luaL_checkstring(L, 3), tensor_list(L, 4), attributes(L, 5), &outputs);
@@ -320,7 +319,7 @@ int make_node(lua_State* L) {
 
 // g:loss(op, name, { inputs }): adds to the window's loss
 int make_loss(lua_State* L) {
-  Graph& graph = *building(L).graph;
+  Graph& graph = building(L).draft->graph;
   std::vector<galley_tensor> outputs = {graph.find("scalar.loss")};
   auto node = graph.append(luaL_checkstring(L, 2), luaL_checkstring(L, 3), tensor_list(L, 4), attributes(L, 5), &outputs, {true});
   if (!node) raise(L, node.error());
@@ -328,24 +327,24 @@ int make_loss(lua_State* L) {
 }
 
 int set_block(lua_State* L) {
-  building(L).graph->author.block = luaL_checkinteger(L, 2);
+  building(L).draft->graph.author.block = luaL_checkinteger(L, 2);
   return 0;
 }
 int mark_block_input(lua_State* L) {
-  building(L).graph->tensor(tensor_argument(L, 2)).flags |= GALLEY_TENSOR_BLOCK_INPUT;
+  building(L).draft->graph.tensor(tensor_argument(L, 2)).flags |= GALLEY_TENSOR_BLOCK_INPUT;
   return 0;
 }
 int mark_hidden(lua_State* L) {
-  building(L).graph->marks.hidden = tensor_argument(L, 2);
+  building(L).draft->graph.marks.hidden = tensor_argument(L, 2);
   return 0;
 }
 int mark_output(lua_State* L) {
-  building(L).graph->marks.output = tensor_argument(L, 2);
+  building(L).draft->graph.marks.output = tensor_argument(L, 2);
   return 0;
 }
 // The head is the weight of the last product in front of the logits.
 int mark_logits(lua_State* L) {
-  Graph& graph = *building(L).graph;
+  Graph& graph = building(L).draft->graph;
   graph.marks.logits = tensor_argument(L, 2);
   for (galley_node made = graph.tensor(graph.marks.logits).producer; made;) {
     const GraphNode& node = graph.node(made);
@@ -419,11 +418,11 @@ int push_arguments(lua_State* L) {
   lua_newtable(L);
   lua_pushlightuserdata(L, b);
   luaL_setfuncs(L, verbs, 1);
-  lua_pushinteger(L, b->graph->rows());
+  lua_pushinteger(L, b->draft->graph.rows());
   lua_setfield(L, -2, "rows");
-  lua_pushinteger(L, b->graph->length());
+  lua_pushinteger(L, b->draft->graph.length());
   lua_setfield(L, -2, "length");
-  lua_pushinteger(L, b->graph->extents().target_length);
+  lua_pushinteger(L, b->draft->graph.extents().target_length);
   lua_setfield(L, -2, "target_length");
   lua_pushstring(L, b->model->learning.task.c_str());
   lua_setfield(L, -2, "task");
@@ -443,7 +442,6 @@ Status build_family(ModelConfig& model, const FamilyFolders& folders, RowDocumen
   Building b;
   b.draft = &draft;
   Graph& graph = draft.graph;
-  b.graph = &graph;
   b.model = &model;
   if (!model.random) draft.run.model_files = model.folder.string();
   b.documents = documents;
