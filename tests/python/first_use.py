@@ -9,7 +9,8 @@ import signal
 import time
 import tomllib
 
-from galley_test import Run, case, cases, check, end_of, every, finish, fresh_folder, from_config, recipe, require, run, source, start, train, until, use
+from galley_test import (Run, case, cases, check, end_of, every, finish, fresh_folder, from_config, processor_time, recipe, require, run, source, start, train, until,
+                         use)
 from steps_kit import recipes, refused
 
 fresh_folder()
@@ -189,6 +190,8 @@ def signal_is_answered(name):
         process = start('train', written(f'long-{name}', use('accumulate', steps=4096), adam, steps=50), '--out', f'long-{name}', stdout=out, stderr=err)
         try:
             require(until(lambda: 'comes next' in said[0].read_text(), process), f'it does not begin: {said[1].read_text()}')
+            begin = processor_time(process)
+            require(until(lambda: processor_time(process) > begin + 0.5, process), f'it does not compute: {said[1].read_text()}')
             process.send_signal(getattr(signal, name))
             require(until(lambda: said[1].read_text().endswith('\n'), process), f'no answer while it runs: {said[1].read_text()}')
             first = said[1].read_text()

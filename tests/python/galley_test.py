@@ -232,6 +232,12 @@ def until(holds, process, seconds=60):
     return False
 
 
+def processor_time(process):
+    """How long a process has computed, in seconds."""
+    stat = pathlib.Path(f'/proc/{process.pid}/stat').read_text()
+    return sum(map(int, stat.rsplit(')', 1)[1].split()[11:13])) / os.sysconf('SC_CLK_TCK')
+
+
 _arguments = {}
 
 
