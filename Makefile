@@ -46,7 +46,7 @@ endef
 
 build:
 	@.ci/setup
-	@$(call configure,-DGALLEY_CUDA=AUTO)
+	@$(call configure,-DGALLEY_CUDA=AUTO -DGALLEY_OPTIMIZE_OTHER_LEVELS=ON)
 	@echo 'galley: building in build/release'
 	@$(call compile,program)
 
@@ -65,7 +65,7 @@ quickstart:
 CUDA = $(shell nvidia-smi >/dev/null 2>&1 && echo AUTO || echo OFF)
 test:
 	@.ci/setup tests
-	@$(call configure,-DGALLEY_TESTS=ON -DGALLEY_CUDA=$(CUDA))
+	@$(call configure,-DGALLEY_TESTS=ON -DGALLEY_CUDA=$(CUDA) -DGALLEY_OPTIMIZE_OTHER_LEVELS=OFF)
 	@echo 'galley: building in build/release'
 	@$(call compile,all)
 	@[ $(CUDA) = AUTO ] || echo 'galley: there is no NVIDIA GPU: its kernels are tested by emulation only'
