@@ -234,4 +234,4 @@ def wrong_words(_, what):
     refused(of_llama('wrong', use(strategy, **options)), f'wrong.lua:7: {strategy}: ', *says)
 
 
-finish()
+finish(turns=2)

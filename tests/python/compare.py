@@ -7,8 +7,8 @@ import os
 import pathlib
 import signal
 
-from galley_test import (case, cases, check, end_of, every, finish, fresh_folder, from_config, lines_of, lua, require, run, source, start, timeless,
-                         together, until, untimed)
+from galley_test import (case, cases, check, end_of, every, finish, fresh_folder, from_config, lines_of, lua, require, run, source, start, take_turns,
+                         timeless, together, until, untimed)
 from steps_kit import refused
 
 fresh_folder()
@@ -419,4 +419,5 @@ def arm_that_fails():
     check("arm 'wild', seed 1: " in said.stderr and '.log' in said.stderr, said.stderr)
 
 
+take_turns(['killed', 'fp16', 'few_seeds', 'until_decided', 'undecided', 'budget_of_tokens', 'budget_of_known_seconds', 'budget_of_seconds', 'several_recipes'], 2)
 finish()

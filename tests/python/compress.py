@@ -24,7 +24,7 @@ def said(made):
     return [float(x) if '.' in x or 'e' in x else int(x) for x in found.groups()]
 
 
-@cases(['dynamic8', 'four-bit', 'int8-rows', 'six-bit'])
+@cases(['dynamic8', 'four-bit', 'int8-rows', 'six-bit'], turns=4)
 def formats(format):
     """The peak is as the strategy was told, and lower; references hold for what packs and unpacks; losses stay near."""
     for precision in ('fp32', 'bf16'):

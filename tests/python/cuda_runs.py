@@ -311,6 +311,7 @@ for i, (name, precision) in enumerate((x, p) for x in names for p in ('fp32', 'b
     step(f'script_{name}_{precision}', script, name, precision, [targets[(2 * i + k) % len(targets)] for k in range(2)])
 if device != 'cuda':
     take_turns([x for x in of_a_gpu if x.startswith('script_')], 3)
+    take_turns([x for x in of_a_gpu if not x.startswith('script_')], 2)
 
 
 # ---- What only an emulation can be asked for -------------------------------------------------------------------------------------------------

@@ -279,4 +279,4 @@ def table():
 if '--table' in sys.argv:
     table()
     sys.exit()
-finish()
+finish(turns=2)

@@ -392,4 +392,4 @@ def base_that_has_changed():
     check(run('eval', 'on-base', '--json').stdout == loss, 'with the base model as it was, eval says something else')
 
 
-finish()
+finish(turns=2)

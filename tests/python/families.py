@@ -158,4 +158,4 @@ def label_that_is_none():
     refused(of('rows', adamw, data=models['rows'][1].replace('lines.jsonl', 'bad.jsonl'))('label'), 'bad.jsonl:1', 'label 7', command='data')
 
 
-finish()
+finish(turns=2)

@@ -9,8 +9,8 @@ import shutil
 import struct
 
 import sdk_kit
-from galley_test import (binary, case, cases, check, every, finish, fresh_folder, from_config, from_folder, load, recipe, Run, run, source, together,
-                         train, use)
+from galley_test import (binary, case, cases, check, every, finish, fresh_folder, from_config, from_folder, load, recipe, Run, run, source, take_turns,
+                         together, train, use)
 from steps_kit import recipes, trained
 
 fresh_folder()
@@ -160,4 +160,5 @@ void decode(const Wrong& from, int64_t first, int64_t n, To* to) {
     check('linear' in said or 'embedding' in said, f'a wrong codec: {said}')
 
 
+take_turns(['keeps_these_numbers', 'a_wrong_codec_is_found'], 2)
 finish()

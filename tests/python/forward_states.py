@@ -182,4 +182,4 @@ def keys_of_earlier_positions():
     check(made.steps == trained(tokenized('unsampled'), 'unsampled').steps, 'training is not as without the strategy')
 
 
-finish()
+finish(turns=2)

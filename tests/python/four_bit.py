@@ -181,7 +181,7 @@ LLAMA = {'7B': (dict(hidden_size=4096, intermediate_size=11008, num_hidden_layer
          '65B': (dict(hidden_size=8192, intermediate_size=22016, num_hidden_layers=80, num_attention_heads=64), 48 * 10**9)}
 
 
-@cases(LLAMA)
+@cases(LLAMA, turns=2)
 def fits(name, of):
     """Llama 2 7B in 6 GiB, and 65B in 48 GB: rank 16, all linear layers, recomputed, one row of 512. No tensor but the one that is packed is in F32."""
     config, most = of

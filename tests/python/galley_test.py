@@ -23,7 +23,8 @@ _checks = 0
 _failures = []
 _case = ''  # that runs
 _made = {}  # {name: what it runs}
-_later = set()  # names of cases that have their turn with another commit
+_turned = set()  # names of cases that take turns
+_later = set()  # names of those that have their turn with another commit
 
 
 def check(holds, text):
@@ -56,6 +57,7 @@ def case(function):
 def take_turns(names, turns):
     """Of these cases every `turns`-th one runs with this commit, and others with others. `make test-all` runs them all (turns_all.py), and so does who names them."""
     this = turn(turns)
+    _turned.update(names)
     _later.update(x for k, x in enumerate(names) if this is not None and k % turns != this)
 
 
@@ -142,8 +144,10 @@ def _run_cases():
         os.chdir(home)
 
 
-def finish():
-    """Runs the cases, where there are some, and ends the test. One without any check has failed."""
+def finish(turns=1):
+    """Runs the cases, where there are some, and ends the test. One without any check has failed. `turns`: as for take_turns(), of all cases that take none yet."""
+    if turns > 1:
+        take_turns([x for x in _made if x not in _turned], turns)
     _run_cases()
     if _later:
         print(f'{len(_later)} of {len(_made)} cases have their turn with other commits')

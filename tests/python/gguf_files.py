@@ -285,4 +285,4 @@ def tokenizer():
     refused(text, 'q8/tokenizer.json', 'of a GGUF file is not read')
 
 
-finish()
+finish(turns=2)

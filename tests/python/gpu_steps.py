@@ -199,4 +199,4 @@ def carried():
         check(said.returncode == 0 and word in said.stdout and 'apt-get' not in said.stdout, f'make {target}: {said.stdout}{said.stderr}')
 
 
-finish()
+finish(turns=2)

@@ -400,4 +400,4 @@ def same_plan():
     check(heard == unheard, f'with listeners: {heard}\n\nwithout: {unheard}')
 
 
-finish()
+finish(turns=2)

@@ -220,4 +220,4 @@ def stronger():
     check(held['file'] > 0 and held['pinned'] > 0, f'a weak and a strong claim: {held}')
 
 
-finish()
+finish(turns=2)

@@ -187,4 +187,4 @@ def split_beside(name, uses):
     refused(of_small(f'beside-{name}', *uses, use('split-states')), 'split-states', name)
 
 
-finish()
+finish(turns=2)

@@ -10,7 +10,7 @@ import re
 import shutil
 
 import galley_test
-from galley_test import Run, binary, case, cases, check, finish, fresh_folder, from_config, recipe, run, source, together, train, use
+from galley_test import Run, binary, case, cases, check, finish, fresh_folder, from_config, recipe, run, source, take_turns, together, train, use
 from sdk_kit import build, cases_of_ops, command, install, outside
 
 fresh_folder()
@@ -199,4 +199,8 @@ def a_format_holds_weights():
     cases_of_ops('q8', plugins, GALLEY_TEST_LEVEL='x86-64-v3')  # it has no kernels for GPUs
 
 
+# The one for the processor and the one for GPUs in turn.
+beside = beside_what_needs_an_update.__name__
+take_turns(['trains:cpp', 'trains:cuda', f'{beside}:cpp', f'{beside}:cuda', 'same_bytes', 'on_an_emulated_gpu', 'a_format_holds_weights', 'a_barrier_is_missing',
+            'documented_ops', 'a_number_is_wrong'], 2)
 finish()

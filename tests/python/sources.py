@@ -236,4 +236,4 @@ def mistakes(which, says):
     refused(written(which, kind=data(mistake=which)), says, "plugin 'pairs'", code=4, command='train', flags=['--out', which, *flags()])
 
 
-finish()
+finish(turns=2)

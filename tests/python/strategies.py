@@ -401,4 +401,4 @@ def means(decay):
         check(off < 1e-7, f'{name} is off by {off}')
 
 
-finish()
+finish(turns=2)
