@@ -216,4 +216,4 @@ def changed(name, of):
     refuses(build(name.replace(' ', '-'), include.parent, change=(before, after), manifest=lambda text: text.replace(before, after)), *parts)
 
 
-finish()
+finish(turns=2)

@@ -143,4 +143,4 @@ def resuming(name, uses):
     check(left_behind(whole.path) == left_behind(parts), 'a run that was resumed leaves something else')
 
 
-finish()
+finish(turns=2)

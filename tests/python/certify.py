@@ -250,4 +250,4 @@ def killed():
     check(not os.listdir('temporary'), f'the next certify leaves {os.listdir("temporary")}')
 
 
-finish()
+finish(turns=2)

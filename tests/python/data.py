@@ -198,4 +198,4 @@ def other_tokenizers(kind, row):
     check(row in said, f'{row!r} is not in: {said[-200:]}')
 
 
-finish()
+finish(turns=2)

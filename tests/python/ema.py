@@ -150,4 +150,4 @@ def beside(name, what):
     check(abs(saved - told[-1]) < most, f'what is saved gives {saved}, the run {told[-1]}')
 
 
-finish()
+finish(turns=2)

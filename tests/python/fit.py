@@ -282,4 +282,4 @@ def refuses_choices():
         refused(everything, f'--choices {wrong}: expected LINE:NUMBER', flags=['--choices', wrong])
 
 
-finish()
+finish(turns=2)

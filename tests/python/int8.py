@@ -264,4 +264,4 @@ def threshold_below_zero():
     refuses(use('quantize-llm-int8', threshold=-1.0), lora, says=['threshold'])
 
 
-finish()
+finish(turns=2)

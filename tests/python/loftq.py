@@ -267,4 +267,4 @@ def wrong_configuration(name, what):
     refused(path, 'adapter_config.json', text)
 
 
-finish()
+finish(turns=2)

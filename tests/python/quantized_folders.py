@@ -415,4 +415,4 @@ def refused_by_the_recipe(name, of):
     refused(made(f'plan-{name}', quantized / kind, *uses), *words)
 
 
-finish()
+finish(turns=2)

@@ -90,4 +90,4 @@ def promised():
         manifest.write_text(kept)
 
 
-finish()
+finish(turns=2)

@@ -207,4 +207,4 @@ def gradient_bytes(_, what):
     check(grads == 4 * document['trainable'], f'{grads} bytes of gradients of {document["trainable"]} numbers, at {memory["peak_at"]}')
 
 
-finish()
+finish(turns=2)

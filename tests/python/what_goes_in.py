@@ -227,4 +227,4 @@ def written(name, row):
     check_saved(model, given | (saved[0] if saved else {}), folder)
 
 
-finish()
+finish(turns=2)
