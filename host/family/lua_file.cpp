@@ -41,9 +41,8 @@ Result<Value> family_field(Sandbox& lua, const char* key, const char* module) {
 
 Result<Family> open_family(const std::filesystem::path& file, const FamilyFolders& folders) {
   Family family;
-  LuaLimits limits;
-  limits.seconds = 5;  // on no processor does it take as long to describe as many tensors and nodes as a model may have
-  family.lua = TRY(Sandbox::create(limits, {folders.library}));
+  // A second is what it takes a slow processor to describe as many tensors and nodes as a model may have: their number is to end it first.
+  family.lua = TRY(Sandbox::create({.seconds = 5}, {folders.library}));
   lua_State* L = family.lua->state();
   lua_pushcfunction(L, [](lua_State* S) -> int {
     lua_rawsetp(S, LUA_REGISTRYINDEX, &kFamily);

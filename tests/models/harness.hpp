@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -12,7 +13,9 @@
 #include <vector>
 
 #include "galley/galley.h"
+#include "galley/philox.h"
 #include "tests/models/device.hpp"
+#include "tests/turn.hpp"
 
 namespace galley::test {
 
@@ -170,6 +173,11 @@ struct Case {
   std::string name() const;
 };
 inline void PrintTo(const Case& c, std::ostream* out) { *out << c.name(); }
+/// Whether a case that takes three turns, by its name, runs with this commit. On a GPU all do, and where a barrier is missing that one of
+/// them must notice.
+inline bool has_turn(const Case& c) {
+  return std::getenv("GALLEY_TEST_DEVICE") || std::getenv("GALLEY_CUDA_MUTANT") || has_turn(galley_name_hash(c.name().c_str()), 3);
+}
 /// All cases of all ops of `models()`.
 std::vector<Case> cases();
 

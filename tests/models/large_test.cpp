@@ -12,7 +12,6 @@
 #include "galley/cpp/node.hpp"
 #include "tests/models/harness.hpp"
 #include "tests/setting.hpp"
-#include "tests/turn.hpp"
 
 namespace galley::test {
 namespace {
@@ -90,7 +89,7 @@ std::vector<Case> cases_of_rows() {
   if (!emulated_level()) return out;
   for (const Case& c : cases()) {
     if (!std::getenv("GALLEY_TEST_ALL") && c.name().find("f16") != std::string::npos) continue;  // the same indices
-    if (!std::getenv("GALLEY_TEST_DEVICE") && !has_turn(number_of(c.name()), 3)) continue;
+    if (!has_turn(c)) continue;
     bool has_rows = false, all = true;
     for (size_t i = 0; i < c.example->node->n_inputs; ++i)
       has_rows = has_rows || (c.example->node->inputs[i] && rule_of(c.op, false, i)->role == GALLEY_ROLE_ROWS);

@@ -56,6 +56,7 @@ def case(function):
 
 def take_turns(names, turns):
     """Of these cases every `turns`-th one runs with this commit, and others with others. `make test-all` runs them all (turns_all.py), and so does who names them."""
+    assert set(names) <= set(_made), f'no cases: {set(names) - set(_made)}'
     this = turn(turns)
     _turned.update(names)
     _later.update(x for k, x in enumerate(names) if this is not None and k % turns != this)

@@ -200,7 +200,6 @@ def a_format_holds_weights():
 
 
 # The one for the processor and the one for GPUs in turn.
-beside = beside_what_needs_an_update.__name__
-take_turns(['trains:cpp', 'trains:cuda', f'{beside}:cpp', f'{beside}:cuda', 'same_bytes', 'on_an_emulated_gpu', 'a_format_holds_weights', 'a_barrier_is_missing',
-            'documented_ops', 'a_number_is_wrong'], 2)
+take_turns(['trains:cpp', 'trains:cuda', 'beside_what_needs_an_update:cpp', 'beside_what_needs_an_update:cuda', 'same_bytes', 'on_an_emulated_gpu',
+            'a_format_holds_weights', 'a_barrier_is_missing', 'documented_ops', 'a_number_is_wrong'], 2)
 finish()

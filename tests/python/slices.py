@@ -15,8 +15,8 @@ GROUPS = [{'families_all': 120}, {'certify_all': 40, 'exact_all': 72, 'one_loss_
 
 fresh_folder()
 group = turn(len(GROUPS) << 64)  # by other digits of the commit than which slice it is
-groups = GROUPS if group is None or 'GALLEY_SLICE' in os.environ else [GROUPS[group >> 64]]
-for name, parts in {name: parts for one in groups for name, parts in one.items()}.items():
+chosen = GROUPS if group is None or 'GALLEY_SLICE' in os.environ else [GROUPS[group >> 64]]
+for name, parts in [x for slices in chosen for x in slices.items()]:
     which = os.environ.get('GALLEY_SLICE', f'{turn(parts) or 0}/{parts}')
     begin = time.monotonic()
     os.makedirs(name)
