@@ -55,8 +55,8 @@ class Builder {
   using string_t = nlohmann::json::string_t;
   using binary_t = nlohmann::json::binary_t;
 
-  Builder(std::string_view text, std::string_view origin, size_t most, const char* const* furthest)
-      : text_(text), origin_(origin), most_(most), furthest_(furthest) {}
+  Builder(std::string_view text, std::string_view origin, size_t most, KeyOrder order, const char* const* furthest)
+      : text_(text), origin_(origin), most_(most), order_(order), furthest_(furthest) {}
 
   bool null() { return place(Value()); }
   bool boolean(bool value) { return place(Value(value)); }
@@ -68,7 +68,7 @@ class Builder {
   bool number_float(number_float_t value, const string_t&) { return place(Value(static_cast<double>(value))); }
   bool string(string_t& value) { return place(Value(std::move(value))); }
   bool binary(binary_t&) { return false; }
-  bool start_object(size_t) { return open(Value(Table())); }
+  bool start_object(size_t) { return open(Value(order_ == KeyOrder::Listed ? Table{{kKeyOrder, Value(List())}} : Table())); }
   bool start_array(size_t) { return open(Value(List())); }
   bool end_object() { return close(); }
   bool end_array() { return close(); }
@@ -81,6 +81,7 @@ class Builder {
       const size_t length = name.size() + 2;
       return fail(after >= length ? after - length : after, "the key " + json_quote(name) + " is there twice");
     }
+    if (order_ == KeyOrder::Listed) std::get<List>(std::get<Table>(*open_.back()).at(kKeyOrder)).emplace_back(name);
     slot_ = &entry->second;
     return true;
   }
@@ -142,6 +143,7 @@ class Builder {
 
   std::string_view text_, origin_;
   size_t most_, count_ = 0;
+  KeyOrder order_;
   const char* const* furthest_;
   Value root_;
   std::vector<Value*> open_;
@@ -216,9 +218,9 @@ class Printer {
 
 }  // namespace
 
-Result<Value> parse_json(std::string_view text, std::string_view origin, size_t most) {
+Result<Value> parse_json(std::string_view text, std::string_view origin, size_t most, KeyOrder order) {
   const char* furthest = text.data();
-  Builder builder(text, origin, most, &furthest);
+  Builder builder(text, origin, most, order, &furthest);
   nlohmann::json::sax_parse(Reading(text.data(), &furthest), Reading(text.data() + text.size(), &furthest), &builder);
   if (builder.error()) return *builder.error();
   return std::move(builder.root());

@@ -19,7 +19,10 @@ inline constexpr size_t kMostJsonValues = size_t{1} << 20, kManyJsonValues = siz
 /// Objects become Tables, arrays Lists, null nil; a number without fraction and exponent that fits int64 an integer, every other a
 /// double. Refused with "<origin>:<line>:<column>: …", exit code Recipe (lines and columns from 1, columns in bytes): whatever JSON
 /// does not allow, a key that comes twice in one object, more than 200 levels, and more than `most` values.
-Result<Value> parse_json(std::string_view text, std::string_view origin, size_t most = kMostJsonValues);
+/// KeyOrder::Listed: each object has a list of its keys in the text's order under kKeyOrder, which is no key of the text then.
+enum class KeyOrder : uint8_t { Sorted, Listed };
+inline constexpr const char* kKeyOrder = "__order";
+Result<Value> parse_json(std::string_view text, std::string_view origin, size_t most = kMostJsonValues, KeyOrder order = KeyOrder::Sorted);
 
 /// The file at `path`, of at most `limit` bytes. A file that cannot be read fails with exit code Failed.
 Result<Value> read_json(const std::filesystem::path& path, uint64_t limit = 64u << 20, size_t most = kMostJsonValues);

@@ -312,7 +312,7 @@ std::vector<CommandSpec> all_commands() {
         {"--seed", "N", "seed of the random numbers (1)"},
         {"--stop", "TEXT", "stop before this text", true, false},
         {"--system", "TEXT", "with --chat: the system message"},
-        {"--template", "NAME", "with --chat: the chat template, if the model's is not recognised"},
+        {"--template", "NAME", "with --chat: another chat template than the model's: a name, or a .jinja file"},
         {"--length", "N",
          "with a model's or an adapter's folder: the context length in tokens (512, or the model's own where that is shorter)"},
         {"--base", "DIR", "with an adapter's folder: its base model, if it is not where adapter_config.json says"},

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "host/base/log.hpp"
 #include "host/base/printable.hpp"
@@ -50,18 +51,19 @@ class Talker {
     out->stops_ = out->codec_.stops();
     if (!a.has("--chat")) return out;
     DataSpec spec = text_spec(study.recipe);
-    spec.kind = "chat";
+    if (std::exchange(spec.kind, "chat") != "chat") spec.options.erase("special");  // which says it of a text
     if (a.has("--template")) {
       spec.options["template"] = Value(a.get("--template"));
       spec.chat_template.reset();
     }
     if (a.has("--system")) spec.options["system"] = Value(a.get("--system"));
     out->chat_ = TRY(ChatTemplate::open(TRY(choose_chat(spec, study.recipe, out->codec_.model()))));
-    for (const std::string& name : out->chat_->stops()) {
-      const TokenId id = out->codec_.find(name);
-      if (id >= 0) out->stops_.push_back(id);
-      else out->stop_texts_.push_back(name);
-    }
+    const std::string& end = out->chat_->end();
+    std::string token;  // the longest special token that the end of a reply begins with
+    for (const std::string& special : out->codec_.model().specials)
+      if (end.starts_with(special) && special.size() > token.size()) token = special;
+    if (!token.empty()) out->stops_.push_back(out->codec_.find(token));
+    else if (!end.empty()) out->stop_texts_.push_back(end);
     return out;
   }
 
@@ -86,8 +88,8 @@ class Talker {
   }
 
   /// The assistant's answer to what has been said.
-  Result<std::string> answer(const std::vector<Message>& messages) {
-    const std::vector<Tokenizer::Segment> segments = TRY(chat_->render(messages, ChatTemplate::Generate::Yes));
+  Result<std::string> answer(const std::vector<std::pair<std::string, std::string>>& messages) {
+    const ChatRow segments = TRY(chat_->prompt(TRY(conversation_of(messages, chat_->choice()))));
     std::vector<int32_t> tokens;
     std::vector<bool> counts;
     TRY_STATUS(codec_.encode(segments, work_, &tokens, &counts));
@@ -183,7 +185,7 @@ class Talker {
 Status converse(Talker& talker) {
   const bool terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
   if (terminal) std::fputs("Type a message. An empty line starts a new conversation; Ctrl-D ends.\n", stdout);
-  std::vector<Message> messages;
+  std::vector<std::pair<std::string, std::string>> messages;
   StdinLines lines;
   std::string_view line;
   while (true) {
@@ -194,9 +196,9 @@ Status converse(Talker& talker) {
       messages.clear();
       continue;
     }
-    messages.push_back({"user", valid_utf8(line, nullptr)});
+    messages.emplace_back("user", valid_utf8(line, nullptr));
     std::string said = TRY(talker.answer(messages));
-    messages.push_back({"assistant", std::move(said)});
+    messages.emplace_back("assistant", std::move(said));
   }
   if (terminal) std::putchar('\n');
   return ok();

@@ -74,9 +74,10 @@ Value Converter::read_table(int index, const std::string& name, int level) {
 
 Value to_value(lua_State* L, int index) { return Converter(L).read(index, "value"); }
 
-void push_value(lua_State* L, const Value& value) {
+void push_value(lua_State* L, const Value& value, Nils nils) {
   luaL_checkstack(L, 4, "too many levels");
-  if (value.is_nil()) lua_pushnil(L);
+  if (value.is_nil() && nils == Nils::Kept) lua_pushlightuserdata(L, nullptr);
+  else if (value.is_nil()) lua_pushnil(L);
   else if (const auto* boolean = value.as<bool>()) lua_pushboolean(L, *boolean);
   else if (const auto* integer = value.as<int64_t>()) lua_pushinteger(L, *integer);
   else if (const auto* number = value.as<double>()) lua_pushnumber(L, *number);
@@ -84,14 +85,14 @@ void push_value(lua_State* L, const Value& value) {
   else if (const auto* list = value.as<List>()) {
     lua_createtable(L, static_cast<int>(list->size()), 0);
     for (size_t i = 0; i < list->size(); ++i) {
-      push_value(L, (*list)[i]);
+      push_value(L, (*list)[i], nils);
       lua_rawseti(L, -2, static_cast<lua_Integer>(i) + 1);
     }
   } else if (const auto* table = value.as<Table>()) {
     lua_createtable(L, 0, static_cast<int>(table->size()));
     for (const auto& [key, entry] : *table) {
       lua_pushlstring(L, key.data(), key.size());
-      push_value(L, entry);
+      push_value(L, entry, nils);
       lua_rawset(L, -3);
     }
   } else {

@@ -39,7 +39,9 @@ class Converter {
 /// Reads one value by itself.
 Value to_value(lua_State* L, int index);
 
-/// Pushes the value, tables and lists as new tables. Raises when there is no memory, and for what is foreign, which Lua has no form of.
-void push_value(lua_State* L, const Value& value);
+/// Pushes the value, tables and lists as new tables. Nil is nothing, as always in Lua, or kept as a light userdata that is null. Raises when
+/// there is no memory, and for what is foreign, which Lua has no form of.
+enum class Nils : uint8_t { Absent, Kept };
+void push_value(lua_State* L, const Value& value, Nils nils = Nils::Absent);
 
 }  // namespace galley

@@ -6,6 +6,7 @@
 
 #include "host/base/result.hpp"
 #include "host/base/value.hpp"
+#include "host/lua/convert.hpp"
 #include "host/lua/sandbox.hpp"
 
 namespace galley {
@@ -19,7 +20,7 @@ class LuaFunction {
   LuaFunction(Sandbox& sandbox, int key, std::string name) : sandbox_(&sandbox), key_(key), name_(std::move(name)) {}
 
   /// Calls the function and returns its one result, as data. The script's time counts anew for each call.
-  Result<Value> call(std::span<const Value> arguments) const;
+  Result<Value> call(std::span<const Value> arguments, Nils nils = Nils::Absent) const;
 
  private:
   Sandbox* sandbox_;

@@ -201,7 +201,8 @@ Status Reader::read_data(const Entry& entry, DataSpec* data) {
     const auto* text = value.as<std::string>();
     const bool built_in = text && (*text == "model" || *text == "bytes");
     const bool files = name == "files" || name == "validation";
-    if (files || name == "path" || (name == "tokenizer" && !built_in)) TRY_STATUS(resolve(&value, fields.place_of(name)));
+    const bool file = name == "path" || (name == "tokenizer" && !built_in) || (name == "template" && text && text->ends_with(".jinja"));
+    if (files || file) TRY_STATUS(resolve(&value, fields.place_of(name)));
   }
   return read_mix(entry, data);
 }

@@ -1,12 +1,15 @@
 #include "host/tokens/chat.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <string_view>
 
 #include "host/base/file.hpp"
+#include "host/base/json.hpp"
 #include "host/base/nearest.hpp"
 #include "host/lua/convert.hpp"
 #include "host/tokens/cache.hpp"
+#include "host/tokens/data_options.hpp"
 #include "host/tokens/spec.hpp"
 
 namespace galley {
@@ -14,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kChatVersion = 2;  // of what is written, and what is refused
+constexpr uint64_t kChatVersion = 3;  // of what is written, and what is refused
 
 /// Returns the limits for one conversation at a time.
 LuaLimits chat_limits() {
@@ -25,12 +28,12 @@ LuaLimits chat_limits() {
   return limits;
 }
 
-/// The files of a folder of the library, without their ".lua", in order.
-std::vector<std::string> modules_in(const fs::path& folder) {
+/// The files of a folder with an extension, without it, in order.
+std::vector<std::string> files_in(const fs::path& folder, const char* extension) {
   std::vector<std::string> out;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
-    if (entry.path().extension() == ".lua") out.push_back(entry.path().stem().string());
+    if (entry.path().extension() == extension) out.push_back(entry.path().stem().string());
   std::sort(out.begin(), out.end());
   return out;
 }
@@ -41,167 +44,172 @@ std::string text_of(const std::vector<std::string>& names) {
   return out;
 }
 
-/// A value that a text of Lua returns, with Galley's library at hand.
-Result<Value> run_lua(const Recipe& recipe, const std::string& text, std::span<const Value> arguments) {
-  const auto sandbox = TRY(Sandbox::create(chat_limits(), {recipe.library}));
-  TRY_STATUS(sandbox->run_text(text, "chat templates", 1));
-  return LuaFunction(*sandbox, "the template").call(arguments);
-}
+void hash_value(KeyHash& hash, const Value& value) { hash.add(to_json(value)); }
 
-Value list_of(const std::vector<Message>& messages) {
-  List list;
-  for (const Message& message : messages) {
-    Table table = message.more;
-    table.emplace("role", Value(message.role));
-    table.emplace("content", Value(message.content));  // unless it is no text: then it is among the others
-    list.emplace_back(std::move(table));
+/// A day as "2026-11-28".
+Result<Value> day_of(const OptionReader& options, const std::string& text) {
+  int64_t parts[3] = {};
+  const char* at = text.data();
+  bool well = text.size() == 10 && text[4] == '-' && text[7] == '-';
+  for (int64_t& part : parts) {
+    const auto end = std::from_chars(at, text.data() + text.size(), part);
+    well &= end.ec == std::errc();
+    at = end.ptr + 1;
   }
-  return Value(std::move(list));
+  constexpr int64_t kDays[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+  const auto [year, month, day] = std::tie(parts[0], parts[1], parts[2]);
+  const bool leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+  well = well && year >= 1 && month >= 1 && month <= 12 && day >= 1 && day <= kDays[month - 1] + (leap && month == 2);
+  if (!well) return options.wrong("date", "a day such as \"2026-11-28\"");
+  return Value(Table{{"year", Value(year)}, {"month", Value(month)}, {"day", Value(day)}});
 }
 
-std::vector<std::string> texts_in(const Table& table, const char* name) {
-  std::vector<std::string> out;
-  const auto it = table.find(name);
-  const List* list = it == table.end() ? nullptr : it->second.as<List>();
-  for (size_t i = 0; list && i < list->size(); ++i)
-    if (const auto* text = (*list)[i].as<std::string>()) out.push_back(*text);
+Result<Table> table_option(const OptionReader& options, const char* name, const std::string& wanted) {
+  const Value* value = options.find(name);
+  if (!value) return Table();
+  if (const auto* list = value->as<List>(); list && list->empty()) return Table();  // {}
+  if (!value->as<Table>()) return options.wrong(name, wanted);
+  return *value->as<Table>();
+}
+
+/// The template that the option names: one of Galley's, one of the model's by its name there, or a file.
+Status take_named(const DataSpec& spec, const Recipe& recipe, const ModelTokens& tokens, const std::string& name, ChatChoice* out) {
+  const fs::path folder = recipe.library / "chat";
+  if (fs::path(name).extension() == ".jinja") {
+    Result<std::string> text = read_text(name);
+    if (!text) return data_error(spec, text.error().cause, text.error().hint);
+    out->jinja = *std::move(text);
+    out->called = "the chat template '" + name + "'";
+    return ok();
+  }
+  out->called = "the chat template '" + name + "'";
+  if (const auto own = tokens.chat_templates.find(name); own != tokens.chat_templates.end()) {
+    out->jinja = own->second;
+    return ok();
+  }
+  std::vector<std::string> names = files_in(folder, ".jinja");
+  if (!std::binary_search(names.begin(), names.end(), name)) {
+    for (const auto& [more, text] : tokens.chat_templates) names.push_back(more);
+    return data_error(spec, "there is no chat template '" + name + "'; there are " + text_of(names), did_you_mean(name, names));
+  }
+  out->jinja = TRY(read_text(folder / (name + ".jinja")));
+  return ok();
+}
+
+Status take_models(const DataSpec& spec, const Recipe& recipe, const ModelTokens& tokens, ChatChoice* out) {
+  const auto own = tokens.chat_templates.find("default");
+  if (own == tokens.chat_templates.end()) {
+    const std::string which = tokens.chat_templates.empty() ? "has no chat template" : "has no chat template that is its default";
+    std::vector<std::string> names = files_in(recipe.library / "chat", ".jinja");
+    for (const auto& [more, text] : tokens.chat_templates) names.push_back(more);
+    return data_error(spec, "the model's folder " + which,
+                      "name one: data." + spec.kind + " { template = \"chatml\" } (there are " + text_of(names) +
+                          "), the path of a .jinja file, or a function of the messages");
+  }
+  out->jinja = own->second;
+  out->called = "the model's chat template";
+  if (const auto tools = tokens.chat_templates.find("tool_use"); tools != tokens.chat_templates.end()) out->jinja_tools = tools->second;
+  return ok();
+}
+
+/// Reads a text of JSON for a template, in which the arguments of a call may lie as a text.
+int read_json_text(lua_State* L) {
+  size_t size = 0;
+  const char* text = luaL_checklstring(L, 1, &size);
+  std::optional<Value> value;
+  if (Result<Value> read = parse_json({text, size}, "", kMostJsonValues, KeyOrder::Listed); read && read->as<Table>())
+    value = *std::move(read);
+  if (!value) return 0;
+  push_value(L, *value, Nils::Kept);
+  return 1;
+}
+
+/// Cuts a text at the spans that count, and around the special tokens that people wrote.
+ChatRow cut(const std::string& text, const List& spans) {
+  ChatRow out;
+  size_t next = 0;  // of the spans' borders
+  const auto border = [&](size_t i) {
+    const auto* at = i < spans.size() ? spans[i].as<int64_t>() : nullptr;
+    return at ? static_cast<size_t>(*at) : std::string::npos;
+  };
+  bool control = true;
+  for (size_t at = 0; at < text.size();) {
+    while (border(next) <= at) ++next;
+    const bool begins = text.compare(at, kMarkBegin.size(), kMarkBegin) == 0;
+    if (begins || text.compare(at, kMarkEnd.size(), kMarkEnd) == 0) {
+      control = !begins;
+      at += kMarkBegin.size();
+      continue;
+    }
+    const size_t mark = std::min(text.find(kMarkBegin, at), text.find(kMarkEnd, at));
+    const size_t end = std::min({text.size(), border(next), mark});
+    out.push_back({text.substr(at, end - at), control, next % 2 == 1});
+    at = end;
+  }
   return out;
 }
-
-bool among(const std::vector<std::string>& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-/// null, "", {}, [], false: how data sets write what a message or a line does not have.
-bool is_nothing(const Value& value) {
-  if (const auto* text = value.as<std::string>()) return text->empty() || *text == "[]";
-  if (const auto* list = value.as<List>()) return list->empty();
-  if (const auto* table = value.as<Table>()) return table->empty();
-  return value.is_nil() || (value.as<bool>() && !*value.as<bool>());
-}
-
-/// What chat templates are given beside the messages. Other keys of a line (its source, its number) say nothing to a model.
-constexpr const char* kContext[] = {"tools", "functions", "documents", "system", "chat_template_kwargs"};
-
-/// Returns "'name' and 'weight'".
-std::string quoted(const std::vector<std::string>& names) {
-  std::string out;
-  for (size_t i = 0; i < names.size(); ++i) out += (i == 0 ? "'" : i + 1 == names.size() ? " and '" : ", '") + names[i] + "'";
-  return out;
-}
-
-/// Whether a conversation has a trait of models/lib/conversation/recognise.lua: what has it; "": nothing.
-std::string trait_in(const std::vector<Message>& messages, std::string_view trait) {
-  for (size_t i = 0; i < messages.size(); ++i) {
-    const bool system = messages[i].role == "system";
-    const std::string which = "message " + std::to_string(i + 1);
-    if (trait == "empty_system" && system && messages[i].content.empty()) return which + " is the system's, and empty";
-    if (trait == "later_system" && system && i > 0) return which + " is the system's, and not the first";
-    if (trait == "repeated_role" && i > 0 && messages[i].role == messages[i - 1].role)
-      return which + " is the " + messages[i].role + "'s, as the one before it";
-    const bool first = i == 0 || (i == 1 && messages[0].role == "system");
-    if (trait == "assistant_first" && first && messages[i].role == "assistant")
-      return which + " is the assistant's, before any of the user's";
-  }
-  return {};
-}
-
-/// Whose messages Galley's templates know.
-constexpr const char* kRoles[] = {"system", "user", "assistant", "tool"};
-
-constexpr const char* kOwnTemplate = "a template of your own: data.chat { template = function(messages, generate, line) … end }";
 
 }  // namespace
 
-std::string names_in(const Table& table) {
-  constexpr size_t most = 12;
-  std::vector<std::string> names;
-  for (const auto& [name, value] : table)
-    if (names.size() < most) names.push_back(shortened(name));
-  if (names.empty()) return "no fields";
-  return quoted(names) + (table.size() > most ? " and more" : "");
-}
-
 Result<ChatChoice> choose_chat(const DataSpec& spec, const Recipe& recipe, const ModelTokens& tokens) {
+  const OptionReader options = options_of(spec);
   ChatChoice out;
   out.recipe = &recipe;
-  out.system = TRY(options_of(spec).text("system")).value_or("");
-  out.name = TRY(options_of(spec).text("template")).value_or("");
-  out.ignored = TRY(options_of(spec).texts("ignore")).value_or(std::vector<std::string>());
+  out.system = TRY(options.text("system")).value_or("");
+  out.ignored = TRY(options.texts("ignore")).value_or(std::vector<std::string>());
+  out.variables = TRY(table_option(options, "variables", "a table such as { enable_thinking = false }"));
+  for (const auto& [name, role] : TRY(table_option(options, "roles", "a table such as { bot = \"assistant\" }"))) {
+    if (!role.as<std::string>()) return options.wrong("roles", "a table such as { bot = \"assistant\" }");
+    out.roles.emplace(name, *role.as<std::string>());
+  }
+  out.past = TRY(options.text("past")).value_or("each");
+  if (const auto date = TRY(options.text("date"))) out.now = TRY(day_of(options, *date));
+  if (!TRY(options.boolean("special")).value_or(false)) out.specials = tokens.specials;
+  const std::pair<const char*, const std::string*> named[] = {
+      {"bos_token", &tokens.bos}, {"eos_token", &tokens.eos}, {"pad_token", &tokens.pad},  {"unk_token", &tokens.unk},
+      {"cls_token", &tokens.cls}, {"sep_token", &tokens.sep}, {"mask_token", &tokens.mask}};
+  for (const auto& [name, text] : named)
+    if (!text->empty()) out.tokens.emplace(name, *text);
+
   KeyHash hash;
   hash.add(kChatVersion);
-  const std::vector<std::string> names = modules_in(recipe.library / "chat");
-  const std::string how =
-      "name one: data." + spec.kind + " { template = \"chatml\" } (there are " + text_of(names) + "), or give a function of the messages";
+  const std::string name = TRY(options.text("template")).value_or("");
   if (spec.chat_template) {
     out.function = spec.chat_template;
+    out.called = "the recipe's chat template";
     hash.add(recipe.text);
     for (const auto& [path, text] : recipe.modules) hash.add(text);
-    for (const auto& [name, value] : recipe.sets) hash.add(name + "=" + value);
-  } else if (out.name.empty()) {
-    if (tokens.chat_template.empty()) return data_error(spec, "the model's folder has no chat template", how);
-    const Value arguments[] = {Value(tokens.chat_template), Value(tokens.bos), Value(tokens.eos), Value(List(names.begin(), names.end()))};
-    const Value found = TRY(run_lua(recipe, "return require(\"conversation.recognise\")", arguments));
-    const std::string why = found.text_field("why");
-    out.name = found.text_field("name");
-    if (out.name.empty()) return data_error(spec, "the model's chat template is none that is known" + (why.empty() ? "" : ": " + why), how);
-    out.covered = ChatCoverage{texts_in(*found.as<Table>(), "roles"), texts_in(*found.as<Table>(), "traits")};
-    if (out.system.empty()) out.system = found.text_field("system");
-  } else if (!std::binary_search(names.begin(), names.end(), out.name)) {
-    return data_error(spec, "there is no chat template '" + out.name + "'; there are " + text_of(names), did_you_mean(out.name, names));
-  }
-  if (!out.function) {
-    hash.add(TRY(read_text(recipe.library / "chat" / (out.name + ".lua"))));
-    for (const std::string& shared : modules_in(recipe.library / "conversation"))
-      hash.add(TRY(read_text(recipe.library / "conversation" / (shared + ".lua"))));
+    for (const auto& [set, value] : recipe.sets) hash.add(set + "=" + value);
+  } else {
+    TRY_STATUS(name.empty() ? take_models(spec, recipe, tokens, &out) : take_named(spec, recipe, tokens, name, &out));
+    hash.add(out.jinja);
+    hash.add(out.jinja_tools);
+    hash.add(TRY(read_text(recipe.library / "conversation.lua")));
+    hash.add(TRY(read_text(recipe.library / "jinja.lua")));
+    for (const std::string& part : files_in(recipe.library / "jinja", ".lua"))
+      hash.add(TRY(read_text(recipe.library / "jinja" / (part + ".lua"))));
   }
   hash.add(out.system);
-  const ChatCoverage covered = out.covered.value_or(ChatCoverage{});
-  for (const std::vector<std::string>& list : {out.ignored, covered.roles, covered.traits}) {
-    for (const std::string& one : list) hash.add(one);
-    hash.add(static_cast<uint64_t>(list.size()));
-  }
+  hash.add(out.past);
+  Table roles;
+  for (const auto& [from, to] : out.roles) roles.emplace(from, to);
+  for (const Value& more : {Value(List(out.ignored.begin(), out.ignored.end())), Value(roles), Value(out.variables), Value(out.tokens),
+                            Value(List(out.specials.begin(), out.specials.end())), out.now})
+    hash_value(hash, more);
   out.identity = hash.digits();
   return out;
 }
 
-Result<std::vector<Message>> messages_of(const Value& value, const ChatChoice& choice) {
-  const List* list = value.as<List>();
-  if (!list) return recipe_error(std::string("the conversation is ") + value.type_name() + " where a list of messages belongs");
-  std::vector<Message> out;
-  for (size_t i = 0; i < list->size(); ++i) {
-    const std::string which = "message " + std::to_string(i + 1);
-    const Table* table = (*list)[i].as<Table>();
-    if (!table) return recipe_error(which + " is " + (*list)[i].type_name() + " where { role, content } belongs");
-    Message message;
-    for (const auto& [key, part] : *table)
-      if (!is_nothing(part) && !among(choice.ignored, key)) message.more.emplace(key, part);
-    // Takes the text out of the other keys, under the one name or the other.
-    const auto take = [&](const char* name, const char* other) -> std::optional<std::string> {
-      const char* key = table->contains(name) ? name : other;
-      const auto it = table->find(key);
-      if (it == table->end() || !it->second.as<std::string>()) return std::nullopt;
-      message.more.erase(key);
-      return *it->second.as<std::string>();
-    };
-    const std::optional<std::string> role = take("role", "from");
-    std::optional<std::string> content = take("content", "value");
-    // A turn that only calls tools has null: what the recipe leaves out on purpose leaves a turn without a text.
-    const auto null = table->find(table->contains("content") ? "content" : "value");
-    const bool calls = std::any_of(table->begin(), table->end(),
-                                   [&](const auto& entry) { return among(choice.ignored, entry.first) && !is_nothing(entry.second); });
-    if (!content && null != table->end() && null->second.is_nil() && calls) content = "";
-    const char* const forms =
-        "a message is { \"role\": …, \"content\": … }, or ShareGPT's { \"from\": …, \"value\": … }; other keys have to be "
-        "renamed in the file";
-    if (!role || role->empty()) return recipe_error(which + " has no 'role' that is a string; it has " + names_in(*table), forms);
-    if (!content && !choice.function) return recipe_error(which + " has no 'content' that is a string; it has " + names_in(*table), forms);
-    message.role = *role == "human" ? "user" : *role == "gpt" ? "assistant" : *role;
-    if (content) message.content = *content;
-    out.push_back(std::move(message));
+Result<std::optional<std::string>> named_chat_template(const Recipe& recipe) {
+  std::vector<const DataSpec*> specs = {&recipe.data};
+  for (const DataSpec& part : recipe.data.parts) specs.push_back(&part);
+  for (const DataSpec* spec : specs) {
+    if (spec->kind != "chat" || spec->chat_template || !options_of(*spec).find("template")) continue;
+    const std::filesystem::path file = TRY(tokenizer_file(*spec, recipe));
+    const ModelTokens tokens = file.empty() ? ModelTokens() : TRY(read_model_tokens(file.parent_path()));
+    return std::optional(TRY(choose_chat(*spec, recipe, tokens)).jinja);
   }
-  if (out.empty()) return recipe_error("the conversation has no messages");
-  return out;
+  return std::optional<std::string>();
 }
 
 Result<std::unique_ptr<ChatTemplate>> ChatTemplate::open(const ChatChoice& choice) {
@@ -220,72 +228,72 @@ Status ChatTemplate::load() {
     return ok();
   }
   own_ = TRY(Sandbox::create(chat_limits(), {choice_.recipe->library}));
-  const std::string module = "require(\"chat." + choice_.name + "\")";
-  TRY_STATUS(own_->run_text("local stop = " + module + ".stop; return function() return stop end", choice_.name, 1));
-  const Value stops = TRY(LuaFunction(*own_, "stop").call({}));
-  stops_.clear();
-  for (const Value& stop : *stops.as<List>()) stops_.push_back(*stop.as<std::string>());
-  TRY_STATUS(own_->run_text("return " + module + ".render", choice_.name, 1));
-  function_.emplace(*own_, choice_.name);
+  TRY_STATUS(own_->protect(
+      [](lua_State* L) {
+        lua_pushcfunction(L, read_json_text);
+        lua_setglobal(L, "read_json");
+        return 0;
+      },
+      nullptr));
+  TRY_STATUS(own_->run_text("local c = require(\"conversation\") return function(what, ...) return c[what](...) end", "chat templates", 1));
+  function_.emplace(*own_, choice_.called);
+  const Value arguments[] = {Value("open"), Value(Table{{"template", Value(choice_.jinja)},
+                                                        {"for_tools", Value(choice_.jinja_tools)},
+                                                        {"tokens", Value(choice_.tokens)},
+                                                        {"variables", Value(choice_.variables)},
+                                                        {"past", Value(choice_.past)},
+                                                        {"now", choice_.now}})};
+  const Value opened = TRY(function_->call(arguments));
+  if (const std::string why = opened.text_field("why"); !why.empty())
+    return recipe_error(choice_.called + " cannot be used: " + why,
+                        "name another one: template = \"chatml\", the path of a .jinja file, or a function of the messages");
+  end_ = opened.text_field("ends");
   return ok();
 }
 
-Status ChatTemplate::check(const std::vector<Message>& messages, const Table& line) const {
-  if (choice_.function) return ok();  // it is given everything
-  const auto left_out = [&](const std::string& whose, const std::vector<std::string>& keys) {
-    std::string list;
-    for (const std::string& key : keys) list += (list.empty() ? "\"" : ", \"") + key + "\"";
-    return recipe_error(whose + " has " + quoted(keys) + ", which the chat template '" + choice_.name + "' does not write",
-                        "leave it out on purpose with ignore = { " + list + " }, or give " + kOwnTemplate);
-  };
-  std::vector<std::string> keys;
-  for (const char* key : kContext)
-    if (const auto it = line.find(key); it != line.end() && !is_nothing(it->second) && !among(choice_.ignored, key)) keys.emplace_back(key);
-  if (!keys.empty()) return left_out("the line", keys);
-  for (size_t i = 0; i < messages.size(); ++i) {
-    for (const auto& [key, value] : messages[i].more) keys.push_back(key);
-    if (!keys.empty()) return left_out("message " + std::to_string(i + 1), keys);
-  }
-  if (!choice_.covered) {
-    for (size_t i = 0; i < messages.size(); ++i)
-      if (std::find(std::begin(kRoles), std::end(kRoles), messages[i].role) == std::end(kRoles))
-        return recipe_error("message " + std::to_string(i + 1) + " has the role '" + shortened(messages[i].role) +
-                                "', which the chat template '" + choice_.name + "' does not know: system, user, assistant and tool",
-                            "rename it in the file, or give " + std::string(kOwnTemplate));
-    return ok();
-  }
-  const auto differs = [&](const std::string& what) {
-    return recipe_error(
-        what + ": the model's own chat template does not write that as '" + choice_.name + "' does",
-        "give " + std::string(kOwnTemplate) + ", or say template = \"" + choice_.name + "\" if it is to be written like that");
-  };
-  if (!choice_.system.empty() && !among(choice_.covered->roles, "system")) return differs("there is a text for the system");
-  for (size_t i = 0; i < messages.size(); ++i)
-    if (!among(choice_.covered->roles, messages[i].role))
-      return differs("message " + std::to_string(i + 1) + " is the " + messages[i].role + "'s");
-  for (const std::string& trait : choice_.covered->traits)
-    if (const std::string what = trait_in(messages, trait); !what.empty()) return differs(what);
-  return ok();
+/// After a limit has been passed a sandbox is of no use.
+Status ChatTemplate::renew() { return (script_ ? script_->sandbox() : *own_).exceeded() ? load() : ok(); }
+
+Result<Value> ChatTemplate::call(const char* what, const Conversation& conversation) {
+  TRY_STATUS(renew());
+  const Value arguments[] = {Value(what), Value(conversation.messages), Value(conversation.line)};
+  Value out = TRY(function_->call(arguments, Nils::Kept));
+  const std::string why = out.text_field("why");
+  if (why.empty()) return out;
+  const auto* message = out.field<int64_t>("message");
+  const std::string which = message ? "message " + std::to_string(*message) + ", the assistant's: " : "";
+  std::string hint;
+  if (why.find("strftime_now") != std::string::npos) hint = "the template writes the day: say which with date = \"2026-11-28\"";
+  else if (why.find("goes on") != std::string::npos) hint = "past = \"each\" makes such a turn a row of its own, which ends with it";
+  return recipe_error(which + (message ? why : choice_.called + ": " + why), hint);
 }
 
-Result<std::vector<Tokenizer::Segment>> ChatTemplate::render(const std::vector<Message>& messages, Generate generate, const Table& line) {
-  if ((script_ ? script_->sandbox() : *own_).exceeded()) TRY_STATUS(load());
-  const bool says = !choice_.system.empty() && messages.front().role != "system";
-  std::vector<Message> with_system;
-  if (says) {
-    with_system.push_back({"system", choice_.system});
-    with_system.insert(with_system.end(), messages.begin(), messages.end());
+Result<std::vector<ChatRow>> ChatTemplate::rows(const Conversation& conversation) {
+  std::vector<ChatRow> out;
+  if (choice_.function) {
+    out.push_back(TRY(call_function(conversation, false)));
+    return out;
   }
-  TRY_STATUS(check(messages, line));
-  const Value arguments[] = {list_of(says ? with_system : messages), Value(generate == Generate::Yes),
-                             choice_.function ? Value(line) : Value()};
+  const Value made = TRY(call("rows", conversation));
+  for (const Value& row : *made.field<List>("rows")) out.push_back(cut(row.text_field("text"), *row.field<List>("spans")));
+  return out;
+}
+
+Result<ChatRow> ChatTemplate::prompt(const Conversation& conversation) {
+  if (choice_.function) return call_function(conversation, true);
+  return cut(TRY(call("prompt", conversation)).text_field("text"), {});
+}
+
+Result<ChatRow> ChatTemplate::call_function(const Conversation& conversation, bool generate) {
+  TRY_STATUS(renew());
+  const Value arguments[] = {Value(conversation.messages), Value(generate), Value(conversation.line)};
   const Value parts = TRY(function_->call(arguments));
   const auto wrong = [&](size_t index, const std::string& what) {
     return recipe_error("the chat template returned " + what + " as part " + std::to_string(index + 1),
                         "a part is a string, { text = …, reply = … } or { own = …, reply = … }");
   };
   if (!parts.as<List>()) return recipe_error(std::string("the chat template returned ") + parts.type_name() + " and no list of parts");
-  std::vector<Tokenizer::Segment> out;
+  ChatRow out;
   for (size_t i = 0; i < parts.as<List>()->size(); ++i) {
     const Value& part = (*parts.as<List>())[i];
     if (const auto* own = part.as<std::string>()) {

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "host/base/json.hpp"
-#include "host/tokens/data_options.hpp"
 #include "host/tokens/cache.hpp"
+#include "host/tokens/data_options.hpp"
 #include "host/tokens/spec.hpp"
 #include "host/tokens/tokenizer/unicode.hpp"
 
@@ -27,6 +27,9 @@ Result<DocumentEncoder> DocumentEncoder::create(const DataSpec& spec, const Reci
     out.kind_ = Kind::Chat;
     out.first_ = TRY(options.text("messages")).value_or("");
     out.chat_ = TRY(choose_chat(spec, recipe, codec.model()));
+    // A template that cannot be read is told here, with the recipe's line.
+    if (const auto opened = ChatTemplate::open(*out.chat_); !opened && opened.error().exit == Exit::Recipe && !out.chat_->function)
+      return data_error(spec, opened.error().cause, opened.error().hint);
   }
   out.learning_ = recipe.learning;
   TRY_STATUS(out.check_learning(spec));
@@ -44,6 +47,7 @@ Result<DocumentEncoder> DocumentEncoder::create(const DataSpec& spec, const Reci
     hash.add(text);
   hash.add(static_cast<uint64_t>(static_cast<int64_t>(out.eos_)));
   hash.add(static_cast<uint64_t>(out.all_));
+  hash.add(static_cast<uint64_t>(codec.takes_specials()));
   if (out.learning_.labels != Fill::NextTokens) {
     hash.add(std::string(info_of(out.learning_.labels).name));
     hash.add(out.label_);
@@ -213,6 +217,7 @@ Status DocumentEncoder::encode_text(std::string_view text, Position position, Wo
   if (begins) out->insert(out->end(), codec_->before().begin(), codec_->before().end());
   work.ids.clear();
   TRY_STATUS(codec_->encode(text, work.codec, &work.ids, begins ? Normalizer::Begin::Here : Normalizer::Begin::Before));
+  count_specials(work);
   out->insert(out->end(), work.ids.begin(), work.ids.end());
   if (position != Position::Only && position != Position::Last) return ok();
   if (learning_.labels == Fill::MaskedTokens) {
@@ -223,6 +228,12 @@ Status DocumentEncoder::encode_text(std::string_view text, Position position, Wo
     out->push_back(static_cast<uint32_t>(eos_));
   }
   return ok();
+}
+
+/// Of the tokens of a text, those that are special.
+void DocumentEncoder::count_specials(Work& work) const {
+  const std::vector<TokenId>& specials = codec_->special().all;
+  for (const TokenId id : work.ids) work.specials += std::binary_search(specials.begin(), specials.end(), id);
 }
 
 Result<bool> DocumentEncoder::separate(std::string_view before, std::string_view after, Work& work) const {
@@ -268,8 +279,30 @@ Result<std::string> DocumentEncoder::field(const Table& record, const std::strin
   return *text;
 }
 
-Status DocumentEncoder::encode(std::string_view record, const std::string& place, Work& work, std::vector<uint32_t>* out) const {
-  const Value value = kind_ == Kind::Text ? Value() : TRY(parse_json(record, place));
+Status DocumentEncoder::encode_conversation(const Table& line, Work& work, std::vector<uint32_t>* out, std::vector<uint64_t>* ends) const {
+  const auto it = conversation_in(line);
+  if (it == line.end()) {
+    const std::string names = first_.empty() ? "'messages' or 'conversations'" : "'" + first_ + "'";
+    return recipe_error("there is no field " + names + "; the line has " + names_in(line),
+                        "name the one that holds the conversation: data.chat { …, messages = \"NAME\" }");
+  }
+  const Conversation conversation = TRY(conversation_of(it->second, line, *chat_));
+  const bool answered = std::ranges::any_of(conversation.messages, [](const Value& m) { return m.text_field("role") == "assistant"; });
+  if (!answered && !all_) return recipe_error("the conversation has no assistant's turn: nothing in it counts in the loss");
+  const std::vector<ChatRow> rows = TRY(work.chat->rows(conversation));
+  for (const Tokenizer::Segment& segment : rows.back()) work.specials += !segment.control && !chat_->function;
+  // With all that counts, the last row says everything.
+  for (const ChatRow& row : std::span(rows).last(all_ ? 1 : rows.size())) {
+    TRY_STATUS(encode_segments(row, work, out));
+    ends->push_back(out->size());
+  }
+  return ok();
+}
+
+Status DocumentEncoder::encode(std::string_view record, const std::string& place, Work& work, std::vector<uint32_t>* out,
+                               std::vector<uint64_t>* ends) const {
+  const KeyOrder order = chat_ && !chat_->function ? KeyOrder::Listed : KeyOrder::Sorted;  // templates write tables
+  const Value value = kind_ == Kind::Text ? Value() : TRY(parse_json(record, place, kMostJsonValues, order));
   const auto convert = [&]() -> Status {
     const Table* table = value.as<Table>();
     if (!table) return recipe_error(std::string("a line has to be an object, this is ") + value.type_name());
@@ -279,28 +312,24 @@ Status DocumentEncoder::encode(std::string_view record, const std::string& place
     if (kind_ == Kind::Jsonl) return encode_text(TRY(field(*table, first_, "text")), Position::Only, work, out);
     if (kind_ == Kind::Prompts) {
       const std::string prompt = TRY(field(*table, first_, "prompt")), answer = TRY(field(*table, second_, "answer"));
-      const Tokenizer::Segment parts[] = {{prompt, false, false}, {answer, false, true}};
+      const Tokenizer::Segment parts[] = {{prompt, codec_->takes_specials(), false}, {answer, codec_->takes_specials(), true}};
       if (answer.empty()) return recipe_error("field '" + second_ + "' is empty");
       for (const TokenId id : codec_->before()) out->push_back(static_cast<uint32_t>(id) | (all_ ? 0 : kUncounted));
       TRY_STATUS(encode_segments(parts, work, out));
+      count_specials(work);
       if (eos_ >= 0) out->push_back(static_cast<uint32_t>(eos_));
       return ok();
     }
-    const auto it = conversation_in(*table);
-    if (it == table->end()) {
-      const std::string names = first_.empty() ? "'messages' or 'conversations'" : "'" + first_ + "'";
-      return recipe_error("there is no field " + names + "; the line has " + names_in(*table),
-                          "name the one that holds the conversation: data.chat { …, messages = \"NAME\" }");
-    }
-    const std::vector<Message> messages = TRY(messages_of(it->second, *chat_));
-    const bool answered = std::any_of(messages.begin(), messages.end(), [](const Message& m) { return m.role == "assistant"; });
-    if (!answered && !all_) return recipe_error("the conversation has no assistant's turn: nothing in it counts in the loss");
-    return encode_segments(TRY(work.chat->render(messages, ChatTemplate::Generate::No, *table)), work, out);
+    return encode_conversation(*table, work, out, ends);
   };
-  const size_t before = out->size();
+  const size_t before = out->size(), documents = ends->size();
   Status status = kind_ == Kind::Text ? encode_text(record, Position::Only, work, out) : convert();
-  if (status) return status;
+  if (status) {
+    if (kind_ != Kind::Chat) ends->push_back(out->size());
+    return status;
+  }
   out->resize(before);
+  ends->resize(documents);
   Error error = std::move(status).error();
   error.cause = place + ": " + error.cause;
   return error;

@@ -40,11 +40,14 @@ class DocumentEncoder {
     std::unique_ptr<ChatTemplate> chat;
     std::vector<TokenId> ids;
     std::vector<bool> counts;
+    uint64_t specials = 0;  ///< special tokens that stood in texts so far
   };
   Result<std::unique_ptr<Work>> open() const;
 
-  /// Appends the tokens of a record. `place` is that of a line of JSON: errors begin with it.
-  Status encode(std::string_view record, const std::string& place, Work& work, std::vector<uint32_t>* out) const;
+  /// Appends the tokens of a record, and to `ends` where each document of it ends in `out`: of a conversation there may be several. `place`
+  /// is that of a line of JSON: errors begin with it.
+  Status encode(std::string_view record, const std::string& place, Work& work, std::vector<uint32_t>* out,
+                std::vector<uint64_t>* ends) const;
   /// The position of a piece in a long text: tokens that begin a text go before the first piece, eos goes after the last.
   enum class Position : uint8_t { Only, First, Middle, Last };
   /// Appends the tokens of a piece of text, which must be UTF-8.
@@ -67,6 +70,7 @@ class DocumentEncoder {
   Status encode_segments(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<uint32_t>* out) const;
   Result<std::string> field(const Table& record, const std::string& name, const char* option) const;
   std::vector<TokenId> after() const;
+  void count_specials(Work& work) const;
   Status check_learning(const DataSpec& spec) const;
   Status check_pair(const DataSpec& spec) const;
   Status encode_whole(std::string_view text, uint64_t most, bool counts, Work& work, std::vector<uint32_t>* out) const;
@@ -78,6 +82,7 @@ class DocumentEncoder {
   Result<const Value*> value_in(const Table& record, const std::string& name, const char* option) const;
   Result<uint32_t> label_of(const Value& value) const;
   Table::const_iterator conversation_in(const Table& line) const;
+  Status encode_conversation(const Table& line, Work& work, std::vector<uint32_t>* out, std::vector<uint64_t>* ends) const;
 
   Kind kind_ = Kind::Text;
   const TextCodec* codec_ = nullptr;

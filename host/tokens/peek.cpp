@@ -95,8 +95,9 @@ Status check_first_line(const DataSpec& spec, const Documents& documents, const 
   const std::filesystem::path& path = documents.files.front().path;
   return each_line(spec, path, [&](std::string_view line, int64_t number, const LineFile& file) -> Result<bool> {
     std::vector<uint32_t> tokens;
+    std::vector<uint64_t> ends;
     const Status read =
-        skip_bad ? ok() : encoder.encode(is_utf8(line) ? line : valid_utf8(line, nullptr), file.place(number), *work, &tokens);
+        skip_bad ? ok() : encoder.encode(is_utf8(line) ? line : valid_utf8(line, nullptr), file.place(number), *work, &tokens, &ends);
     if (!read && read.error().exit == Exit::Recipe)
       return data_error(spec, read.error().cause,
                         read.error().hint.empty() ? "skip_bad = true leaves such lines out and counts them" : read.error().hint);

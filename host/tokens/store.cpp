@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "host/base/ordered.hpp"
 #include "host/tokens/line_file.hpp"
@@ -16,7 +17,7 @@
 namespace galley {
 namespace {
 
-constexpr uint64_t kStoreVersion = 1;  // of what a first pass makes: another one makes it again
+constexpr uint64_t kStoreVersion = 2;  // of what a first pass makes: another one makes it again
 constexpr size_t kFileBuffer = size_t{1} << 20;
 constexpr size_t kJob = size_t{64} << 10;  // bytes of text in a job of short documents
 constexpr size_t kKept = size_t{4} << 20;  // of a job's memory that is used again
@@ -31,7 +32,7 @@ struct Job {
   std::vector<uint64_t> ends;        // of documents, in tokens
   std::vector<uint64_t> identities;  // of them
   int64_t repaired = 0;
-  uint64_t skipped = 0;
+  uint64_t skipped = 0, specials = 0;
 
   void clear() {
     if (tokens.capacity() * sizeof(uint32_t) > kKept) tokens = {};
@@ -40,6 +41,7 @@ struct Job {
     identities.clear();
     repaired = 0;
     skipped = 0;
+    specials = 0;
   }
 };
 
@@ -50,7 +52,8 @@ uint64_t identity_of(const TextDocument& document, uint64_t number) {
 }  // namespace
 
 TokenStore::TokenStore(CacheFile index, std::string key) : index_(std::move(index)), key_(std::move(key)) {
-  facts_ = {index_.fact(0), index_.fact(1), index_.fact(2), index_.fact(3), index_.fact(4), index_.fact(5), index_.fact(6), index_.fact(7)};
+  facts_ = {index_.fact(0), index_.fact(1), index_.fact(2), index_.fact(3), index_.fact(4),
+            index_.fact(5), index_.fact(6), index_.fact(7), index_.fact(8)};
 }
 
 Status TokenStore::read_tokens(uint64_t begin, std::span<uint32_t> out) const {
@@ -154,7 +157,8 @@ class StoreBuilder {
       return data_error(spec_, "'" + kept_.files[i].path.string() + "' changed while it was being read", "let it be, and begin again");
     }
     const StoreFacts& f = facts_;
-    CacheFile made = TRY(writer_->finish({f.tokens, f.documents, f.bytes, f.largest, f.skipped, f.repaired, f.small, f.binary}));
+    CacheFile made =
+        TRY(writer_->finish({f.tokens, f.documents, f.bytes, f.largest, f.skipped, f.repaired, f.small, f.binary, f.specials}));
     writer_.reset();
     return store_of(std::move(made));
   }
@@ -241,6 +245,7 @@ class Pass {
             DocumentEncoder::Work& own = *TRY(of(thread));
             job.clear();
             for (TextPiece& piece : job.pieces) TRY_STATUS(encode_piece(job, piece, own));
+            job.specials = std::exchange(own.specials, 0);
             return ok();
           },
           consume);
@@ -292,22 +297,25 @@ class Pass {
       return data_error(spec_, error.cause, error.hint.empty() ? "skip_bad = true leaves such lines out and counts them" : error.hint);
     };
     if (job.lines.too_long) return bad(recipe_error(place(job.lines.first_line) + ": " + too_long_line()));
-    return for_each_line(job.lines, [&](std::string_view line, int64_t number) -> Status {
+    const Status read = for_each_line(job.lines, [&](std::string_view line, int64_t number) -> Status {
       if (line.find_first_not_of(" \t\r") == std::string_view::npos) return ok();
       std::string repaired;
       if (!is_utf8(line)) line = repaired = valid_utf8(line, &job.repaired);
-      const Status status = encoder_.encode(line, place(number), work, &job.tokens);
+      const Status status = encoder_.encode(line, place(number), work, &job.tokens, &job.ends);
       if (!status) return bad(status.error());
-      job.ends.push_back(job.tokens.size());
-      job.identities.push_back(identity_of(document, static_cast<uint64_t>(number)));
+      // Several rows of one conversation are held out together.
+      job.identities.resize(job.ends.size(), identity_of(document, static_cast<uint64_t>(number)));
       return ok();
     });
+    job.specials = std::exchange(work.specials, 0);
+    return read;
   }
 
   /// The results of a part, in the order of the input.
   Status take(Job& job) {
     builder_.facts().skipped += job.skipped;
     builder_.facts().repaired += static_cast<uint64_t>(job.repaired);
+    builder_.facts().specials += job.specials;
     uint64_t begin = 0;
     for (size_t d = 0; d < job.ends.size(); ++d) {
       const std::span<const uint32_t> tokens = std::span(job.tokens).subspan(begin, job.ends[d] - begin);

@@ -31,6 +31,7 @@ struct StoreFacts {
   uint64_t repaired = 0;  ///< places that were no UTF-8
   uint64_t small = 0;     ///< documents of fewer than two tokens, left out
   uint64_t binary = 0;    ///< files with a NUL, left out
+  uint64_t specials = 0;  ///< special tokens that stood in texts
 };
 
 /// A file that data was read from, and a hash of its bytes, hexadecimal.

@@ -1,12 +1,14 @@
 #include "host/tokens/text_codec.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "host/base/below.hpp"
 #include "host/base/confinement.hpp"
 #include "host/base/file.hpp"
 #include "host/base/json.hpp"
 #include "host/tokens/cache.hpp"
+#include "host/tokens/chat.hpp"
 #include "host/tokens/spec.hpp"
 
 namespace galley {
@@ -52,17 +54,27 @@ std::vector<TokenId> ids_in(const Table& table, const char* name) {
   return out;
 }
 
-/// A template, or of a list of { name, template } the one called "default".
-std::string template_in(const Table& table) {
+/// A template, or a list of { name, template }.
+std::map<std::string, std::string> templates_in(const Table& table) {
+  std::map<std::string, std::string> out;
   const auto it = table.find("chat_template");
-  if (it == table.end()) return {};
-  if (const auto* text = it->second.as<std::string>()) return *text;
+  if (it == table.end()) return out;
+  if (const auto* text = it->second.as<std::string>()) out.emplace("default", *text);
   const auto* list = it->second.as<List>();
-  for (size_t i = 0; list && i < list->size(); ++i) {
-    const auto* entry = (*list)[i].as<Table>();
-    if (entry && token_text(*entry, "name") == "default") return token_text(*entry, "template");
-  }
-  return {};
+  for (size_t i = 0; list && i < list->size(); ++i)
+    if (const auto* entry = (*list)[i].as<Table>()) out.emplace(token_text(*entry, "name"), token_text(*entry, "template"));
+  return out;
+}
+
+/// The chat templates that are files of a model's folder, by name: chat_template.jinja, and those of additional_chat_templates.
+std::map<std::string, std::string> template_files(const fs::path& folder) {
+  std::map<std::string, std::string> out;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder / "additional_chat_templates", error))
+    if (entry.path().extension() == ".jinja")
+      out.emplace(entry.path().stem().string(), "additional_chat_templates/" + entry.path().filename().string());
+  if (fs::exists(folder / "chat_template.jinja", error)) out["default"] = "chat_template.jinja";
+  return out;
 }
 
 }  // namespace
@@ -85,12 +97,11 @@ Result<ModelTokens> read_model_tokens(const fs::path& folder) {
   out.unk = token("unk_token");
   out.eos_ids = ids_in(config, "eos_token_id");
   out.stops = ids_in(generation, "eos_token_id");
-  out.chat_template = template_in(about);
-  std::error_code error;
-  if (const fs::path jinja = folder / "chat_template.jinja"; fs::exists(jinja, error)) {
-    Result<std::string> text = read_text(jinja);
+  out.chat_templates = templates_in(about);
+  for (const auto& [name, file] : template_files(folder)) {
+    Result<std::string> text = read_text(folder / file);
     if (!text) return recipe_error(text.error().cause, text.error().hint);
-    out.chat_template = *std::move(text);
+    out.chat_templates.insert_or_assign(name, *std::move(text));
   }
   return out;
 }
@@ -136,6 +147,8 @@ Result<fs::path> tokenizer_file(const DataSpec& spec, const Recipe& recipe) {
   if (of_model && fs::is_regular_file(out, error)) out = out.parent_path();  // a model is a folder, or a file in one
   if (of_model || fs::is_directory(out, error)) out /= "tokenizer.json";
   Confinement::lend_beside(out.parent_path(), kBeside);
+  for (const auto& [name, file] : template_files(out.parent_path()))
+    Confinement::lend_beside(out.parent_path(), std::array{std::string_view(file)});
   return out;
 }
 
@@ -155,6 +168,11 @@ Result<std::vector<std::pair<std::string, std::string>>> tokenizer_files(const D
       return out_of;
     }
     out.emplace_back(name, TRY(read_text(*opened, uint64_t{256} << 20)));
+  }
+  // The template that the model is trained with is its own from now on; transformers takes this file before any other.
+  if (const std::optional<std::string> chat = TRY(named_chat_template(recipe))) {
+    std::erase_if(out, [](const auto& one) { return one.first == "chat_template.jinja"; });
+    out.emplace_back("chat_template.jinja", *chat);
   }
   return out;
 }
@@ -202,7 +220,9 @@ Result<TextCodec> TextCodec::open(const DataSpec& spec, const Recipe& recipe) {
   out.eos_ = out.tokenizer_->find(out.model_.eos);
   if (out.eos_ < 0 && !out.model_.eos_ids.empty() && out.model_.eos_ids[0] < out.vocabulary()) out.eos_ = out.model_.eos_ids[0];
   if (const auto after = out.tokenizer_->after(); out.eos_ < 0 && after.size() == 1) out.eos_ = after[0];
+  if (spec.kind != "chat" && !TRY(options_of(spec).boolean("special")).value_or(true)) out.takes_specials_ = AddedTokens::Special::Text;
   out.special_ = special_tokens(*out.tokenizer_, out.model_);
+  for (const TokenId id : out.special_.all) out.model_.specials.push_back(out.tokenizer_->name(id));
   out.stops_ = out.model_.stops;
   out.stops_.insert(out.stops_.end(), out.model_.eos_ids.begin(), out.model_.eos_ids.end());
   if (out.eos_ >= 0) out.stops_.push_back(out.eos_);
@@ -218,7 +238,7 @@ Status TextCodec::encode(std::string_view text, Work& work, std::vector<TokenId>
     for (const char c : text) ids->push_back(static_cast<uint8_t>(c));
     return ok();
   }
-  return tokenizer_->encode(text, {Tokenizer::Around::Nothing, AddedTokens::Special::Text, begin}, *work.tokenizer_, ids);
+  return tokenizer_->encode(text, {Tokenizer::Around::Nothing, takes_specials_, begin}, *work.tokenizer_, ids);
 }
 
 Status TextCodec::encode(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<TokenId>* ids,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,7 +22,9 @@ struct ModelTokens {
   std::string mask, pad, cls, sep, unk;  ///< and mask_token and so on
   std::vector<TokenId> eos_ids;          ///< eos_token_id of config.json
   std::vector<TokenId> stops;            ///< eos_token_id of generation_config.json
-  std::string chat_template;             ///< Jinja: chat_template.jinja, else that of tokenizer_config.json; "": not there
+  std::map<std::string, std::string>
+      chat_templates;                 ///< Jinja by name: the one of chat_template.jinja, else of tokenizer_config.json is "default"
+  std::vector<std::string> specials;  ///< every token that tokenizer.json calls special, and those above
 };
 Result<ModelTokens> read_model_tokens(const std::filesystem::path& folder);
 
@@ -68,7 +71,10 @@ class TextCodec {
     std::optional<Tokenizer::Work> tokenizer_;
   };
 
-  /// Appends the ids of a text, in which special tokens are text. An error if a regular expression of the tokenizer gives up on it.
+  /// Returns whether special tokens that stand in a text become tokens, as in transformers: the data's option `special`, but of conversations,
+  /// whose messages have a rule of their own.
+  bool takes_specials() const { return takes_specials_ == AddedTokens::Special::Token; }
+  /// Appends the ids of a text. An error if a regular expression of the tokenizer gives up on it.
   Status encode(std::string_view text, Work& work, std::vector<TokenId>* ids, Normalizer::Begin begin = Normalizer::Begin::Here) const;
   Status encode(std::span<const Tokenizer::Segment> segments, Work& work, std::vector<TokenId>* ids, std::vector<bool>* counts) const;
   /// Appends the ids of a text between what the tokenizer puts before a text and `after`, at most `most` in all. Returns whether the text
@@ -107,6 +113,7 @@ class TextCodec {
   std::optional<Tokenizer> tokenizer_;
   TokenId eos_ = -1;
   SpecialTokens special_;
+  AddedTokens::Special takes_specials_ = AddedTokens::Special::Token;
   ModelTokens model_;
   std::string identity_ = "bytes";
   std::vector<TokenId> stops_;

@@ -2,23 +2,30 @@
 -- jinja2's ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True) with the extensions loopcontrols and generation.
 --
 --   local jinja = require "jinja"
---   local template, message = jinja.parse(text)       -- nil and "line 3: the filter 'groupby' is not supported"
---   local text, message = template:render(context)    -- nil and why not: the text of raise_exception, or "line 3: …"
+--   local template, message = jinja.parse(text)            -- nil and "line 3: the filter 'groupby' is not supported"
+--   local text, spans = template:render(context, now)      -- or nil and why not: the text of raise_exception, or "line 3: …"
 --
 -- Neither ever raises an error. What is not known here is such an error by its name, never a guess.
 --
--- The context is a table of variables: strings, numbers, booleans, jinja.none for None (which transformers passes for `tools` and
--- `documents` when there are none), tables 1 … n for lists, tables with string keys for dicts. The keys of a dict come in the order of its
--- field __order if it has one (a list of keys, not a key itself), else sorted. An empty table is a list, { __order = {} } an empty dict.
+-- spans: where the blocks `generation` stand in the text, each { begin, end } in bytes from 0 on, in order; transformers calls them
+-- generation indices. template.generates says whether the template has such blocks. One in a macro or in a block that is set to a name has
+-- no place that is known: then the spans are empty, and the line of the block is the third result.
+--
+-- now: the time that strftime_now writes, { year, month, day, hour, minute, second } as numbers; nil: there is no such function.
+--
+-- The context is a table of variables: strings, numbers, booleans, jinja.none or a light userdata for None (which transformers passes for
+-- `tools` and `documents` when there are none), tables 1 … n for lists, tables with string keys for dicts. The keys of a dict come in the
+-- order of its field __order if it has one (a list of keys, not a key itself), all others after these, sorted. An empty table is a list,
+-- { __order = {} } an empty dict.
 --
 -- Statements    for (with if, else, loop.…, tuple targets), if, set (also of namespaces, and as a block), macro, break, continue,
 --               generation
--- Expressions   all of Jinja's, but for * and ** in calls, several indices, and text % values
+-- Expressions   all of Jinja's, but for several indices, and text % values
 -- Filters       capitalize count d default dictsort first indent int items join last length list lower map reject rejectattr replace
 --               reverse safe select selectattr string title tojson trim unique upper
 -- Tests         == != < <= > >= and their names, boolean callable defined even false float in integer iterable mapping none number
 --               odd sequence string true undefined
--- Functions     dict namespace raise_exception range; strftime_now, lipsum, cycler and joiner are defined, but calling one is an error
+-- Functions     dict namespace raise_exception range strftime_now; lipsum, cycler and joiner are defined, but calling one is an error
 -- Methods       of texts: capitalize endswith find join lower lstrip removeprefix removesuffix replace rstrip split splitlines
 --               startswith strip title upper; of dicts: get items keys values; of lists none: what changes a list (append) is an
 --               error in transformers too
@@ -117,8 +124,10 @@ local function block(p, ...)
   return inner, advance(p).value
 end
 
-local function captured(inner, scope)
+-- `whole`: the text is that of the whole template.
+local function captured(inner, scope, whole)
   local out = values.builder()
+  out.whole = whole
   local signal = inner(scope, out)
   return values.built(out), signal
 end
@@ -404,15 +413,42 @@ statements.macro = function(p)
   end
 end
 
--- Marks what the model says, for masks; the text is not changed.
-statements.generation = function(p)
+-- Marks what the model says. The text is not changed; where it stands in the whole text is known unless it is part of a value: in a macro, or
+-- in a block that is set to a name.
+statements.generation = function(p, line)
   local frame = open_frame(p, "generation")
   local inner = block(p, "endgeneration")
   close_frame(p)
-  return function(scope, out) return inner(open_scope(scope, frame), out) end
+  local run = p.run
+  run.generates = true
+  return function(scope, out)
+    local begin = out.size
+    local signal = inner(open_scope(scope, frame), out)
+    if out.whole then run.spans[#run.spans + 1] = { begin, out.size }
+    else run.unplaced = run.unplaced or line end
+    return signal
+  end
 end
 
 -- --- The interface ---------------------------------------------------------------------------------------------------------------
+
+-- A value of a context, made once for many renderings: template:render(context, now, { name = value }) takes it as it is.
+function M.value(v)
+  values.start()
+  return values.protect(function() return values.from_lua(v) end, function() return 0 end)
+end
+
+-- A list of such values.
+M.list = values.list
+
+-- jinja.bound(steps) bounds what a template may do from now on more narrowly; without steps as it was.
+M.bound = values.bound
+
+-- A value of Lua as JSON; nil: it cannot be said.
+function M.to_json(v)
+  values.start()
+  return values.protect(function() return values.json(values.from_lua(v), {}) end, function() return 0 end)
+end
 
 function M.parse(text)
   if type(text) ~= "string" then return nil, "a template must be a text" end
@@ -436,17 +472,23 @@ function M.parse(text)
   end, function() return reading and line() or p.token.line end)
   if not whole then return nil, message end
 
-  local template = {}
-  function template.render(_, context)
-    run.line = 1
+  local template = { generates = run.generates == true }
+  function template.render(_, context, now, ...)
+    run.line, run.spans, run.unplaced = 1, {}, nil
     values.start()
-    return values.protect(function()
+    local made = { ... }
+    local rendered, why = values.protect(function()
       if context ~= nil and type(context) ~= "table" then fail("the context must be a table") end
       local globals = { vars = {} }
-      for name, f in pairs(builtins.globals) do globals.vars[name] = f end
+      for name, f in pairs(builtins.globals(now)) do globals.vars[name] = f end
       for name, value in pairs(context or {}) do globals.vars[name] = values.from_lua(value) end
-      return (captured(whole, open_scope(globals, p.frames[1])))
+      for _, more in ipairs(made) do
+        for name, value in pairs(more) do globals.vars[name] = value end
+      end
+      return (captured(whole, open_scope(globals, p.frames[1]), true))
     end, function() return run.line end)
+    if not rendered then return nil, why end
+    return rendered, run.unplaced and {} or run.spans, run.unplaced
   end
   return template
 end

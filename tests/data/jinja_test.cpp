@@ -36,5 +36,44 @@ TEST(Jinja, TablesComeInTheOrderOfTheirKeys) {
       "{\"a\": 2, \"b\": 1}ab");
 }
 
+TEST(Jinja, CallsTakeListsAndDicts) {
+  EXPECT_EQ(run("return jinja.parse('{{ dict(*[[[1, 2]]], **{\"b\": 3}) }} {{ range(*x)|list }}'):render({ x = { 2, 4 } })"),
+            "{1: 2, 'b': 3} [2, 3]");
+  EXPECT_EQ(
+      run("return jinja.parse('{% macro m(a, b=2, c=3) %}{{ a }}{{ b }}{{ c }}{% endmacro %}{{ m(*[7], **{\"c\": 9}) }}'):render({})"),
+      "729");
+}
+
+TEST(Jinja, BlocksOfGenerationHaveTheirPlace) {
+  const std::string show =
+      ":render({}) local out = text for _, s in ipairs(spans) do out = out .. '|' .. s[1] .. ',' .. s[2] end return out .. "
+      "(unplaced and '|' .. unplaced or '')";
+  const auto spans = [&](const std::string& text) { return run("local text, spans, unplaced = jinja.parse([=[" + text + "]=])" + show); };
+  EXPECT_EQ(spans("a{% generation %}bc{% endgeneration %}d"), "abcd|1,3");
+  EXPECT_EQ(spans("{% for i in [1, 2] %}é{%- generation -%} {{ i }}! {%- endgeneration %};{% endfor %}"), "é1!;é2!;|2,4|7,9");
+  EXPECT_EQ(spans("{% generation %}{% if false %}x{% endif %}{% endgeneration %}"), "|0,0");
+  // In a value it has no place.
+  EXPECT_EQ(spans("{% macro m() %}{% generation %}b{% endgeneration %}{% endmacro %}a{{ m() }}"), "ab|1");
+  EXPECT_EQ(spans("{% set x %}\n{% generation %}b{% endgeneration %}{% endset %}a{{ x }}"), "ab|2");
+}
+
+TEST(Jinja, TheDayIsGiven) {
+  const auto day = [&](const std::string& format) {
+    return run("return jinja.parse('{{ strftime_now(\"" + format +
+               "\") }}'):render({}, { year = 2024, month = 2, day = 29, hour = 15, minute = 4 })");
+  };
+  EXPECT_EQ(day("%d %b %Y"), "29 Feb 2024");
+  EXPECT_EQ(day("%A, %-d %B %y %I:%M %p %j %U %W %u %w %%"), "Thursday, 29 February 24 03:04 PM 060 08 09 4 4 %");
+  EXPECT_EQ(run("return (select(2, jinja.parse('{{ strftime_now(\"%Q\") }}'):render({}, { year = 2024, month = 2, day = 29 })))"),
+            "line 1: '%Q' in a format of strftime_now is not supported");
+  EXPECT_EQ(run("return (select(2, jinja.parse('{{ strftime_now() }}'):render({}, { year = 2024, month = 2, day = 29 })))"),
+            "line 1: strftime_now takes a format");
+  EXPECT_EQ(run("return jinja.parse('{{ strftime_now is defined }}'):render({})"), "False");
+}
+
+TEST(Jinja, LongTextsTakeTimeInProportion) {
+  EXPECT_EQ(run("return #jinja.parse('{% for i in range(30000) %}abcdefgh{% endfor %}'):render({})"), "240000");
+}
+
 }  // namespace
 }  // namespace galley

@@ -349,7 +349,7 @@ TEST_F(TextTest, Errors) {
   const Result<Opened> misspelt = try_open(spec({{"tokeniser", std::string("bytes")}}), recipe, 256, {1});
   EXPECT_EQ(misspelt.error().cause, "recipe.lua:5: unknown option 'tokeniser' of data.text; did you mean 'tokenizer'?");
   EXPECT_EQ(misspelt.error().hint,
-            "options of data.text: files, tokenizer, validation, packing, overlong, group_by_length, eos, mask, separator");
+            "options of data.text: files, tokenizer, validation, packing, overlong, group_by_length, eos, mask, special, separator");
 
   std::filesystem::remove_all(corpus);
   folder_.put("corpus/a", "");

@@ -17,7 +17,7 @@ write_lines('texts.jsonl', [dict(body=sentence(r, 20)) for _ in range(50)])
 
 
 def texts(**options):
-    return data_of('jsonl', 'texts.jsonl', text='body', **options)
+    return data_of('jsonl', 'texts.jsonl', text='body', special=False, **options)
 
 
 # ---- Sources ------------------------------------------------------------------------------------------------------------------------
@@ -29,7 +29,7 @@ def prompts():
     r = random.Random(21)
     pairs = [(sentence(r), sentence(r)) for _ in range(20)]
     write_lines('pairs.jsonl', [dict(prompt=p, answer=a) for p, a in pairs])
-    facts, rows = epoch(data_of('prompts', 'pairs.jsonl', packing='none', overlong='split'))
+    facts, rows = epoch(data_of('prompts', 'pairs.jsonl', packing='none', overlong='split', special=False))
     end = token_id('<|im_end|>')
     check(facts['documents'] == 20 and sum(labels.count(end) for _, labels in documents_of(rows)) == 20, 'each answer ends')
     counted = [sum(x != IGNORED for x in labels) for _, labels in documents_of(rows)]
@@ -42,6 +42,21 @@ def prompts():
 def lines_of_text():
     facts, _ = show(texts(eos=False, packing='none'), batch=50)
     check(facts[0]['tokens'] == facts[0]['counted'] + 50 and facts[0]['documents'] == 50, f'every token of a line but the first counts: {facts}')
+
+
+@cases({'text': 'marked.txt', 'jsonl': 'marked.jsonl', 'prompts': 'marked-pairs.jsonl'})
+def special_tokens_in_text(kind, file):
+    """They are tokens, as in transformers, or text where the recipe says so; how many there are is said."""
+    text = '<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nYes<|im_end|>'
+    pathlib.Path('marked.txt').write_text(text)
+    write_lines('marked.jsonl', [dict(text=text)])
+    write_lines('marked-pairs.jsonl', [dict(prompt=text[:20], answer=text[20:])])
+    facts, rows = epoch(data_of(kind, file, packing='none', eos=False))
+    (ids,), ((tokens, labels),) = tokenize([text]), documents_of(rows)
+    check(tokens + labels[-1:] == ids and facts['special_tokens'] == 4, f'{tokens} {labels[-1:]}, not {ids}; {facts["special_tokens"]} are said')
+    facts, rows = epoch(data_of(kind, file, packing='none', eos=False, special=False))
+    (tokens, labels), = documents_of(rows)
+    check(len(tokens) > len(ids) and not {1, 2} & {*tokens, *labels} and facts['special_tokens'] == 0, f'special = false: {tokens}; {facts["special_tokens"]} are said')
 
 
 @cases({'uint16': 'H', 'uint32': 'I'})

@@ -8,7 +8,7 @@ import random
 import shutil
 
 from data_kit import (IGNORED, LENGTH, VOCABULARY, begin, conversation, data_of, data_recipe, documents, documents_of, epoch, sentence, show, token_id, tokenize,
-                      without_special_tokens, write_conversations)
+                      without_special_tokens, write_conversations, write_lines)
 from galley_test import case, cases, check, every, finish, lines_of, load, require, run, save, source, together, use
 
 begin()
@@ -51,11 +51,48 @@ def what_counts():
 
 @case
 def special_tokens_of_people_are_text():
-    """The special tokens in a conversation are those of the template."""
-    start, written = token_id('<|im_start|>'), sum('<|im_start|>' in x['content'] for messages in chats for x in messages)
-    check(written > 20, f'{written} messages with a special token')
-    found = sum(tokens.count(start) for tokens, _ in documents_of(rows_of_chat('chats.jsonl', train_on='all')))
-    check(found == sum(map(len, chats)), f"special tokens in people's text are no text: {found} starts of {sum(map(len, chats))} messages")
+    """The special tokens in a conversation are those of the template, unless the recipe says otherwise; how many people wrote is said."""
+    start, written = token_id('<|im_start|>'), sum(x['content'].count('<|im_start|>') for messages in chats for x in messages)
+    ends = sum(x['content'].count('<|im_end|>') for messages in chats for x in messages)
+    check(written > 20, f'{written} special tokens in messages')
+    for special, more in (False, 0), (True, written):
+        facts, rows = epoch(data_of('chat', 'chats.jsonl', template='chatml', packing='none', overlong='split', train_on='all', special=special))
+        found = sum(tokens.count(start) for tokens, _ in documents_of(rows))
+        check(found == sum(map(len, chats)) + more, f'special = {special}: {found} starts of {sum(map(len, chats))} messages, in whose text there are {written}')
+        check(facts['special_tokens'] == (0 if special else written + ends), f'special = {special}: {facts["special_tokens"]} are said, of {written} + {ends}')
+
+
+@case
+def model_may_have_several_templates():
+    """One for lines with tools among them, as transformers keeps them."""
+    shutil.copytree('model', 'several')
+    pathlib.Path('several/chat_template.jinja').write_text("{% for m in messages %}{{ m.role + ':' + m.content + '<|im_end|>' }}{% endfor %}")
+    pathlib.Path('several/additional_chat_templates').mkdir()
+    pathlib.Path('several/additional_chat_templates/tool_use.jinja').write_text("{{ tools[0] }}{% for m in messages %}{{ m.content + '<|im_end|>' }}{% endfor %}")
+    write_lines('tools.jsonl', [dict(tools=['moru'], messages=turns('tiva', 'be')), dict(messages=turns('tiva', 'be'))])
+    rows = show(data_of('chat', 'tools.jsonl', packing='none'), batch=2, model='several')[1]
+    got = sorted(tokens for tokens, _ in documents_of(rows))
+    check(got == sorted(x[:-1] for x in tokenize(['morutiva<|im_end|>be<|im_end|>', 'user:tiva<|im_end|>assistant:be<|im_end|>'])), f'other texts: {got}')
+
+
+def turns(*contents):
+    return [dict(role='assistant' if i % 2 else 'user', content=x) for i, x in enumerate(contents)]
+
+
+@case
+def turn_that_is_written_otherwise_later_is_a_row_of_its_own():
+    """A template that drops what was thought in earlier turns, as Qwen3's does: each answer is learned once, with what was thought before it."""
+    pathlib.Path('thinking.jinja').write_text(
+        "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + (m.content if loop.last or m.role == 'user' else m.content.split('|')[-1]) + '<|im_end|>\\n' }}"
+        "{% endfor %}{{ '<|im_start|>assistant\\n' if add_generation_prompt }}")
+    write_conversations('thought.jsonl', [turns('moru', 'tiva|be', 'saat', 'fifty|17')])
+    thinking = dict(template='thinking.jinja', packing='none')
+    facts, rows = epoch(data_of('chat', 'thought.jsonl', **thinking))
+    learned = [[x for x in labels if x != IGNORED] for _, labels in documents_of(rows)]
+    wanted = tokenize(['tiva|be<|im_end|>', 'fifty|17<|im_end|>'], '--special')
+    check(facts['documents'] == 2 and sorted(learned) == sorted(wanted), f'two rows with an answer each, {wanted}: {learned}')
+    said = run('data', data_recipe(data_of('chat', 'thought.jsonl', past='refuse', **thinking)), code=2).stderr
+    check("message 2, the assistant's: the chat template writes it otherwise" in said, f'past = "refuse": {said}')
 
 
 # ---- Gradients, and documents that do not see each other ------------------------------------------------------------------------------
@@ -167,6 +204,20 @@ def script_trains(name, left):
     said = {seed: [run('sample', out, '--chat', '--tokens', 4, '--seed', seed, '--top-p', 0.9, input='tiva\n').stdout for _ in range(2)] for seed in (3, 4)}
     check(every(a == b for a, b in said.values()), f'{name}: the same seed says the same: {said}')
     check(said[3] != said[4], f'{name}: another seed says the same: {said}')
+
+
+@cases({'full': ('model', None), 'adapter': ('adapter', use('lora', rank=2))})
+def template_that_was_trained_with_is_saved(name, of):
+    """Of a folder whose own template is another one; what is exported answers as the run does."""
+    left, lora = of
+    out, exported = f'trained-{name}', f'exported-{name}'
+    run('train', data_recipe(data_of('chat', 'plain.jsonl', template='zephyr'), *filter(None, [lora]), use('adamw', lr=1e-2), steps=3, model='chatty'), '--out', out)
+    own = (source / 'models/lib/chat/zephyr.jinja').read_text()
+    check((pathlib.Path(out) / left / 'chat_template.jinja').read_text() == own, f'{name}: the template beside the {left} is another one')
+    run('export', out, *(['--merge'] if lora else []), '--out', exported)
+    check(pathlib.Path(exported, 'chat_template.jinja').read_text() == own, f'{name}: the template of what is exported is another one')
+    says = [run('sample', x, '--chat', '--tokens', 12, '--temperature', 0, input='tiva\n').stdout for x in (out, exported)]
+    check(says[0] == says[1], f'{name}: the run says {says[0]!r}, what is exported {says[1]!r}')
 
 
 # ---- Templates of one's own -----------------------------------------------------------------------------------------------------------

@@ -68,9 +68,9 @@ def data_of(kind, files, **options):
     return f'data.{kind} {lua(dict(files=files, **options))}'
 
 
-def data_recipe(data, *uses, batch=2, steps=2, **entries):
+def data_recipe(data, *uses, batch=2, steps=2, model='model', **entries):
     """A recipe, with AdamW unless it names its strategies."""
-    return recipe('recipe.lua', MODEL, data, *(uses or (use('adamw', lr=1e-3),)), batch=batch, length=LENGTH, steps=steps, **entries)
+    return recipe('recipe.lua', MODEL.replace('"model"', f'"{model}"'), data, *(uses or (use('adamw', lr=1e-3),)), batch=batch, length=LENGTH, steps=steps, **entries)
 
 
 def show(data, *uses, rows=1000, **entries):

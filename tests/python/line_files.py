@@ -128,7 +128,7 @@ def turn_that_only_calls_tools():
     with_null, without = chat('tools', 'tools.jsonl', ', ignore = { "tool_calls" }'), chat('empty', 'empty.jsonl')
     a, b = (json.loads(run('data', x, '--json').stdout.splitlines()[1]) for x in (with_null, without))
     check(a == b, 'a turn of null is not written as an empty one')
-    refused(chat('unsaid', 'tools.jsonl'), "message 2 has no 'content' that is a string", command='data')
+    refused(chat('unsaid', 'tools.jsonl'), "message 2 has 'tool_calls', which the chat template 'chatml' does not write", command='data')
 
 
 finish()

@@ -24,7 +24,8 @@ std::vector<std::pair<std::string, int64_t>> facts_of(const DataReport& report) 
           {"validation_rows", number(report.validation.packed.rows)},
           {"tokens", number(report.store.tokens)},
           {"skipped_lines", number(report.store.skipped)},
-          {"repaired_utf8", number(report.store.repaired)}};
+          {"repaired_utf8", number(report.store.repaired)},
+          {"special_tokens", number(report.store.specials)}};
 }
 
 double padding_percent(const RowFacts& facts, uint64_t length) {
@@ -83,6 +84,9 @@ std::vector<std::string> left_out(const DataReport& report) {
   const std::pair<uint64_t, const char*> list[] = {
       {report.store.skipped, "bad lines left out"},
       {report.store.repaired, "places were no UTF-8 and became U+FFFD"},
+      {report.store.specials, report.kind == "chat"
+                                  ? "special tokens that stand in messages are text (special = true makes them tokens, as in transformers)"
+                                  : "special tokens that stand in the text became tokens (special = false leaves them text)"},
       {report.store.small, "documents of fewer than two tokens left out"},
       {train.idle + validation.idle, "documents left out: nothing of them counts in the loss"},
       {train.dropped + validation.dropped, "documents left out: they are longer than a row"},

@@ -2,6 +2,7 @@
 -- named ones (nil: none).
 local values = require "jinja.values"
 local methods = require "jinja.methods"
+local time = require "jinja.time"
 local fail, kind_of, type_name, text_of = values.fail, values.kind, values.type_name, values.text
 local given = methods.given
 
@@ -332,13 +333,25 @@ local functions = {
     return space
   end,
 }
-for _, name in ipairs { "strftime_now", "lipsum", "cycler", "joiner" } do
+for _, name in ipairs { "lipsum", "cycler", "joiner" } do
   functions[name .. " *"] = function() fail("%s() is not supported", name) end
 end
 
-M.globals = {}
+local globals = {}
 for name, f in pairs(methods.table_of(functions)) do
-  M.globals[name] = values.callable(name, function(arguments, named) return f(nil, arguments, named) end)
+  globals[name] = values.callable(name, function(arguments, named) return f(nil, arguments, named) end)
+end
+
+-- The global functions, by name. `now`: the time that strftime_now writes (see time.lua); nil: there is no such function.
+function M.globals(now)
+  local function strftime_now(arguments, named)
+    local format = arguments[1]
+    if named and #arguments == 0 then format = values.get(named, "format") end
+    if format == nil or #arguments + (named and #named.keys or 0) ~= 1 then fail("strftime_now takes a format") end
+    return time.format(methods.string(format, "the format of strftime_now"), now)
+  end
+  globals.strftime_now = now and values.callable("strftime_now", strftime_now)
+  return globals
 end
 
 return M

@@ -145,18 +145,26 @@ end
 
 -- The arguments in brackets, if there are any: a function from a scope to a table and a dict (nil: none).
 local function arguments(p)
-  local given, named, seen = {}, {}, {}
+  local given, named, seen, items, entries = {}, {}, {}, nil, nil
   if skip(p, "(") then
     while not at(p, ")") do
-      if at(p, "*") or at(p, "**") then fail("'%s' in a call is not supported", p.token.type) end
-      if at(p, "name") and look(p).type == "=" then
+      if skip(p, "**") then
+        if entries then fail("'**' in a call is there twice") end
+        entries = M.expression(p)
+      elseif entries then
+        fail("an argument after '**'")
+      elseif at(p, "*") then
+        advance(p)
+        if items then fail("'*' in a call is there twice") end
+        items = M.expression(p)
+      elseif at(p, "name") and look(p).type == "=" then
         local name = advance(p).value
         advance(p)
         if seen[name] then fail("the argument '%s' is given twice", name) end
         seen[name] = true
         named[#named + 1] = { name = name, value = M.expression(p) }
-      elseif #named > 0 then
-        fail("an argument without a name after one with a name")
+      elseif #named > 0 or items then
+        fail("an argument without a name after one with a name, or after '*'")
       else
         given[#given + 1] = M.expression(p)
       end
@@ -165,9 +173,21 @@ local function arguments(p)
     expect(p, ")")
   end
   return function(scope)
-    local list, dict = {}, #named > 0 and values.dict() or nil
+    local list, dict = {}, (#named > 0 or entries) and values.dict() or nil
     for i, argument in ipairs(given) do list[i] = argument(scope) end
+    if items then
+      for item in values.iterate(items(scope)) do values.push(list, item) end
+    end
     for _, argument in ipairs(named) do values.put(dict, argument.name, argument.value(scope)) end
+    if entries then
+      local from = entries(scope)
+      if kind_of(from) ~= "dict" then fail("what is after '**' must be a dict, not '%s'", values.type_name(from)) end
+      for _, key in ipairs(from.keys) do
+        if type(key) ~= "string" then fail("the names of arguments must be texts") end
+        if values.get(dict, key) ~= nil then fail("the argument '%s' is given twice", key) end
+        values.put(dict, key, values.get(from, key))
+      end
+    end
     return list, dict
   end
 end

@@ -9,8 +9,9 @@
 -- Texts are UTF-8, and their length and indices count characters as in Python.
 local M = {}
 
--- A template is text from a stranger: what it builds and how long it takes is bounded.
-local limits = { text = 128 * 1024, items = 10000, steps = 100000, nesting = 128 }
+-- A template is text from a stranger: what it builds and how long it takes is bounded. A line of data has at most 16 MiB.
+local most_steps = 2000000
+local limits = { text = 32 * 1024 * 1024, items = 1000000, steps = most_steps, nesting = 128 }
 
 -- --- Errors ----------------------------------------------------------------------------------------------------------------------
 
@@ -38,6 +39,9 @@ end
 local steps, nesting = 0, 0
 
 function M.start() steps, nesting = 0, 0 end
+
+-- How many steps a template may take from now on; nil: as many as any may.
+function M.bound(most) limits.steps = most or most_steps end
 
 function M.spend(n)
   steps = steps + n
@@ -71,19 +75,19 @@ end
 local push = M.push
 
 -- A text that grows piece by piece.
-function M.builder() return { n = 0, size = 0 } end
+function M.builder() return { n = 0, size = 0, chunks = {} } end
 
 function M.add(out, text)
   out.size = out.size + #text
   if out.size > limits.text then fail("a text has more than %d bytes", limits.text) end
   spend(1)
-  if out.n == 256 then out[1], out.n = table.concat(out, "", 1, 256), 1 end
+  if out.n == 256 then out.chunks[#out.chunks + 1], out.n = table.concat(out, "", 1, 256), 0 end
   out.n = out.n + 1
   out[out.n] = text
 end
 local add = M.add
 
-function M.built(out) return table.concat(out, "", 1, out.n) end
+function M.built(out) return table.concat(out.chunks) .. table.concat(out, "", 1, out.n) end
 
 -- --- Making values ---------------------------------------------------------------------------------------------------------------
 
@@ -151,25 +155,33 @@ end
 
 -- --- Values from Lua -------------------------------------------------------------------------------------------------------------
 
+local function text_keys(v, known)
+  local keys = {}
+  for key in pairs(v) do
+    if type(key) ~= "string" then fail("the context has a dict with a %s as key", type(key)) end
+    if key ~= "__order" and not known[key] then keys[#keys + 1] = key end
+  end
+  table.sort(keys)
+  return keys
+end
+
 function M.from_lua(v)
   local kind = type(v)
+  if kind == "userdata" then return M.none end
   if kind == "string" or kind == "number" or kind == "boolean" or v == M.none then return v end
   if kind ~= "table" then fail("the context holds a %s", kind) end
-  local keys, items = v.__order, {}
-  if not keys and (v[1] ~= nil or next(v) == nil) then
+  local order, known, items = v.__order, {}, {}
+  if not order and (v[1] ~= nil or next(v) == nil) then
     for i = 1, #v do push(items, deeper(M.from_lua, v[i])) end
     return M.list(items)
   end
-  if not keys then
-    keys = {}
-    for key in pairs(v) do
-      if type(key) ~= "string" then fail("the context has a dict with a %s as key", type(key)) end
-      keys[#keys + 1] = key
-    end
-    table.sort(keys)
-  end
   local dict = M.dict()
-  for _, key in ipairs(keys) do M.put(dict, key, deeper(M.from_lua, v[key])) end
+  local function put(key) M.put(dict, key, deeper(M.from_lua, v[key])) end
+  for _, key in ipairs(order or {}) do
+    known[key] = true
+    if v[key] ~= nil then put(key) end
+  end
+  for _, key in ipairs(text_keys(v, known)) do put(key) end
   return dict
 end
 
