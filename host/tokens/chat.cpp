@@ -9,7 +9,6 @@
 #include "host/base/nearest.hpp"
 #include "host/lua/convert.hpp"
 #include "host/tokens/cache.hpp"
-#include "host/tokens/data_options.hpp"
 #include "host/tokens/spec.hpp"
 
 namespace galley {
@@ -43,8 +42,6 @@ std::string text_of(const std::vector<std::string>& names) {
   for (const std::string& name : names) out += (out.empty() ? "\"" : ", \"") + name + "\"";
   return out;
 }
-
-void hash_value(KeyHash& hash, const Value& value) { hash.add(to_json(value)); }
 
 /// A day as "2026-11-28".
 Result<Value> day_of(const OptionReader& options, const std::string& text) {
@@ -195,7 +192,7 @@ Result<ChatChoice> choose_chat(const DataSpec& spec, const Recipe& recipe, const
   for (const auto& [from, to] : out.roles) roles.emplace(from, to);
   for (const Value& more : {Value(List(out.ignored.begin(), out.ignored.end())), Value(roles), Value(out.variables), Value(out.tokens),
                             Value(List(out.specials.begin(), out.specials.end())), out.now})
-    hash_value(hash, more);
+    hash.add(to_json(more));
   out.identity = hash.digits();
   return out;
 }

@@ -28,13 +28,11 @@ std::string quoted(const std::vector<std::string>& names) {
   return out;
 }
 
-std::string message_name(size_t i) { return "message " + std::to_string(i + 1); }
-
 constexpr const char* kForms =
     "a message is { \"role\": …, \"content\": … }, or ShareGPT's { \"from\": …, \"value\": … }; other keys have to be renamed in the file";
 
 /// What a message says beside its role and content, for which a template needs no name: whether it is learned, and which call it answers.
-constexpr const char* kOfItself[] = {"role", "content", "weight", "train", "id", "tool_call_id"};
+const std::vector<std::string> kOfItself = {"role", "content", "weight", "train", "id", "tool_call_id"};
 /// Whose messages every template is taken to know.
 const std::vector<std::string> kRoles = {"system", "user", "assistant", "tool"};
 /// One thing under three names, of which a template reads one.
@@ -73,7 +71,7 @@ std::string role_of(const std::string& name, const ChatChoice& choice) {
 bool is_content(const Value& value) { return value.as<std::string>() || value.as<List>(); }
 
 Result<Value> message_of(const Value& value, size_t number, const ChatChoice& choice) {
-  const std::string which = message_name(number);
+  const std::string which = "message " + std::to_string(number + 1);
   const Table* given = value.as<Table>();
   if (!given) return recipe_error(which + " is " + value.type_name() + " where { role, content } belongs");
   Table out;
@@ -108,8 +106,8 @@ Result<Value> message_of(const Value& value, size_t number, const ChatChoice& ch
     return recipe_error(which + " has no 'content' that is a string or a list of parts; it has " + names_in(*given), kForms);
   std::vector<std::string> unread;
   for (const auto& [key, part] : out)
-    if (key != kKeyOrder && !is_nothing(part) && std::find(std::begin(kOfItself), std::end(kOfItself), key) == std::end(kOfItself) &&
-        !(key == "name" && out.contains("tool_call_id")) && !mentions(choice, key))
+    if (key != kKeyOrder && !is_nothing(part) && !among(kOfItself, key) && !(key == "name" && out.contains("tool_call_id")) &&
+        !mentions(choice, key))
       unread.push_back(key);
   if (!unread.empty()) return left_out(choice, which, unread);
   return Value(std::move(out));

@@ -27,9 +27,10 @@ Result<DocumentEncoder> DocumentEncoder::create(const DataSpec& spec, const Reci
     out.kind_ = Kind::Chat;
     out.first_ = TRY(options.text("messages")).value_or("");
     out.chat_ = TRY(choose_chat(spec, recipe, codec.model()));
-    // A template that cannot be read is told here, with the recipe's line.
-    if (const auto opened = ChatTemplate::open(*out.chat_); !opened && opened.error().exit == Exit::Recipe && !out.chat_->function)
-      return data_error(spec, opened.error().cause, opened.error().hint);
+    if (!out.chat_->function) {  // a text that cannot be read is told here, with the recipe's line
+      const auto opened = ChatTemplate::open(*out.chat_);
+      if (!opened && opened.error().exit == Exit::Recipe) return data_error(spec, opened.error().cause, opened.error().hint);
+    }
   }
   out.learning_ = recipe.learning;
   TRY_STATUS(out.check_learning(spec));

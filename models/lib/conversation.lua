@@ -9,7 +9,8 @@
 -- one with another token. The model has to answer as the turn was when it was the last one, so such a turn is a row of its own, which ends
 -- with it.
 --
--- Messages are tables { role, content, … } as a template sees them. Null is a light userdata; the order of a table's keys is in its __order.
+-- Messages are tables { role, content, … } as a template sees them. Null is a light userdata. The order of a table's keys is in its
+-- __order.
 local jinja = require "jinja"
 
 -- The value of a text of JSON; nil: it is none.
@@ -116,7 +117,7 @@ local function adapted(message)
       if open.arguments == "text" and type(arguments) == "table" then given = jinja.to_json(arguments) end
       if given ~= arguments then
         holder = with(holder, { arguments = given })
-        call = holder ~= f and type(f) == "table" and with(call, { ["function"] = holder }) or holder
+        call = type(f) == "table" and with(call, { ["function"] = holder }) or holder
       end
       changes.tool_calls[i] = call
     end
@@ -216,7 +217,8 @@ local function turn(messages, items, i, variables, whole)
     if first and stop > begin then return { begin, stop } end
   end
   if open.past == "refuse" then
-    return nil, ("the chat template writes it otherwise once the conversation goes on: %s became %s"):format(excerpt(said, same), excerpt(whole, same))
+    local before, after = excerpt(said, same), excerpt(whole, same)
+    return nil, ("the chat template writes it otherwise once the conversation goes on: %s became %s"):format(before, after)
   end
   return { text = said, begin, last }
 end
@@ -252,7 +254,9 @@ function M.rows(messages, line)
       local found
       found, why = turn(messages, items, i, variables, whole)
       if not found then return { why = why, message = i } end
-      if marks and found.text then return { why = "it is not to be learned, and the chat template writes it otherwise later", message = i } end
+      if marks and found.text then
+        return { why = "it is not to be learned, and the chat template writes it otherwise later", message = i }
+      end
       if marks then left_out[#left_out + 1] = found
       elseif found.text then rows[#rows + 1] = { text = found.text, spans = { found[1], found[2] } }
       else flat[#flat + 1], flat[#flat + 2] = found[1], found[2] end
@@ -279,10 +283,10 @@ end
 
 local needle = "Needle-7"
 
-local function finds(messages, variables)
+local function finds(messages)
   local items = {}
   for i, message in ipairs(messages) do items[i] = jinja.value(message) end
-  local text = write(items, #items, variables or open.context, false)
+  local text = write(items, #items, open.context, false)
   return text and text:find(needle, 1, true) and text
 end
 
@@ -297,11 +301,12 @@ end
 
 local function find_arguments()
   local function call(arguments)
-    return finds({
+    local calls = { { id = "abcdefghi", type = "function", ["function"] = { name = "f", arguments = arguments } } }
+    return finds {
       said("user", "a"),
-      { role = "assistant", content = "", tool_calls = { { id = "abcdefghi", type = "function", ["function"] = { name = "f", arguments = arguments } } } },
+      { role = "assistant", content = "", tool_calls = calls },
       { role = "tool", tool_call_id = "abcdefghi", name = "f", content = "b" },
-    })
+    }
   end
   -- Where both do, a table: its JSON would be quoted once more.
   if call({ __order = { "x" }, x = needle }) then open.arguments = "table"
@@ -310,15 +315,11 @@ end
 
 -- The text after what the assistant said, up to the next white space: what ends a turn. "": nothing does.
 local function find_end()
-  local texts = {}
-  for _, content in ipairs { "A", "B" } do
-    local reply = open.typed and { { type = "text", text = content } } or content
-    local first = open.typed and { { type = "text", text = "a" } } or "a"
-    texts[#texts + 1] = write({ jinja.value(said("user", first)), jinja.value(said("assistant", reply)) }, 2, open.context, false)
-  end
-  if #texts < 2 or texts[1] == texts[2] then return "" end
-  local tail = texts[1]:sub(#texts[1] - shared_end(texts[1], texts[2]) + 1)
-  return tail:match("^%s*(%S+)") or ""
+  local messages = { said("user", "a"), said("assistant", "b") }
+  local items = values_of(messages)
+  local text = write(items, 2, open.context, false)
+  local over = text and ending(messages, items, 2, 2, open.context, false, text)
+  return over and text:sub(over + 1):match("^%s*(%S+)") or ""
 end
 
 local function opened(options, text)

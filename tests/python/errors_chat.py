@@ -136,7 +136,7 @@ path = data_recipe(data_of('chat', 'chats.jsonl'))
 
 def said_of(template, *parts, **more):
     pathlib.Path('model/tokenizer_config.json').write_text(json.dumps(dict(eos_token='<|im_end|>', chat_template=template)))
-    check_error(galley('data', path), 2, 'recipe.lua:3: data.chat: ', 'chat template', *parts, **more)
+    check_error(galley('data', path), 2, 'recipe.lua:3: data.chat: ', "the model's chat template", *parts, **more)
 
 
 @cases({x[:60]: (x, says) for x, says in TEMPLATES.items()})
@@ -150,8 +150,13 @@ def template_is_refused_when_it_is_read():
     said_of('{% for m in messages %}', 'cannot be used: line 1: ', hint='name another one')
 
 
-@cases({'nothing is learned': ('{% for m in messages if m.role == "user" %}{{ m.content }}{% endfor %}', 'message 2, the assistant\'s: the chat template writes nothing of it'),
-        'refuses': ('{{ raise_exception("only in pairs") }}', "the model's chat template: only in pairs"),
+@case
+def template_that_writes_nothing_of_a_turn():
+    pathlib.Path('model/tokenizer_config.json').write_text(json.dumps(dict(chat_template='{% for m in messages if m.role == "user" %}{{ m.content }}{% endfor %}')))
+    check_error(galley('data', path), 2, 'recipe.lua:3: data.chat: ', "message 2, the assistant's: the chat template writes nothing of it")
+
+
+@cases({'refuses': ('{{ raise_exception("only in pairs") }}', "the model's chat template: only in pairs"),
         'the day': ('{{ strftime_now("%Y") }}', "'strftime_now' is undefined")})
 def template_that_runs(_, of):
     text, says = of
