@@ -112,31 +112,39 @@ def show(build):
     return 1 if wrong else 0
 
 
+def git(*words):
+    return subprocess.run(['git', '-C', tests, *words], capture_output=True, text=True).stdout.strip()
+
+
+def commit():
+    return git('rev-parse', 'HEAD') + (', with changes' if git('status', '--porcelain', '--untracked-files=no') else '')
+
+
 def add(file, part, code, build=None):
     ran = [(name, status, took) for name, _, status, took in outputs(build)] if build else []
     levels, left, _ = seen(build) if build else ('', [], [])
     with open(file, 'a') as out:
-        out.write(json.dumps(dict(part=part, code=int(code), tests=ran, levels=levels, left=left, ended=datetime.datetime.now().isoformat(timespec='seconds'))) + '\n')
+        out.write(json.dumps(dict(part=part, code=int(code), tests=ran, levels=levels, left=left, commit=commit(), ended=datetime.datetime.now().isoformat(timespec='seconds'))) + '\n')
     return 0
 
 
 def write(page, file):
     parts = [json.loads(x) for x in pathlib.Path(file).read_text().splitlines()]
-    git = lambda *words: subprocess.run(['git', '-C', tests, *words], capture_output=True, text=True).stdout.strip()
-    changed = git('status', '--porcelain', '--untracked-files=no')
+    commits = list(dict.fromkeys(x['commit'] for x in parts))  # of parts that ran on different days there may be several
     model = next((x.split(':', 1)[1].strip() for x in pathlib.Path('/proc/cpuinfo').read_text().splitlines() if x.startswith('model name')), platform.processor())
     levels = next((x['levels'] for x in parts if x['levels']), 'none')
     for level in levels.split(', ') if parts[0]['code'] == 0 else ():
         if level in kernels_seen.LEVELS:
             kernels_seen.note(level)
     took = datetime.datetime.fromisoformat(parts[-1]['ended']) - datetime.datetime.fromisoformat(parts[0]['ended'])
-    lines = ['# What `make test-all` did when it last ran', '', 'Written by it (`tests/summary.py`).', '', '| | |', '|---|---|', f'| commit | {git("rev-parse", "HEAD")}{", with changes" if changed else ""} |',
+    of_part = lambda x: f' ({x["commit"][:8]})' if len(commits) > 1 else ''
+    lines = ['# What `make test-all` did when it last ran', '', 'Written by it (`tests/summary.py`).', '', '| | |', '|---|---|', f'| commit | {"; ".join(commits)} |',
              f'| date | {parts[-1]["ended"][:10]} |', f'| processor | {model}, {os.cpu_count()} processors |', f'| levels | {levels} |',
              f'| from the end of `make test` on | {took.total_seconds() / 60:.0f} minutes |', '', '| part | passed | failed | skipped | seconds of all tests | exit code |', '|---|---|---|---|---|---|']
     for x in parts:
         counts = [sum(status == want for _, status, _ in x['tests']) for want in ('Passed', 'Failed', 'Skipped')]
         cells = [*counts, round(sum(t for *_, t in x['tests']))] if x['tests'] else ['–'] * 4
-        lines.append(f'| {x["part"]} | {" | ".join(map(str, cells))} | {x["code"]} |')
+        lines.append(f'| {x["part"]}{of_part(x)} | {" | ".join(map(str, cells))} | {x["code"]} |')
     for title, tests_of in (('Failed', lambda x: [name for name, status, _ in x['tests'] if status == 'Failed']), ('Left out', lambda x: x['left'])):
         names = [f'{x["part"]}: {name}' for x in parts for name in tests_of(x)]
         lines += ['', f'{title}: ' + ('nothing.' if not names else ''), *([''] if names else []), *(f'- {x}' for x in names)]
