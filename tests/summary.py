@@ -140,7 +140,7 @@ def write(page, file):
     of_part = lambda x: f' ({x["commit"][:8]})' if len(commits) > 1 else ''
     lines = ['# What `make test-all` did when it last ran', '', 'Written by it (`tests/summary.py`).', '', '| | |', '|---|---|', f'| commit | {"; ".join(commits)} |',
              f'| date | {parts[-1]["ended"][:10]} |', f'| processor | {model}, {os.cpu_count()} processors |', f'| levels | {levels} |',
-             f'| from the end of `make test` on | {took.total_seconds() / 60:.0f} minutes |', '', '| part | passed | failed | skipped | seconds of all tests | exit code |', '|---|---|---|---|---|---|']
+             *([f'| from the end of `make test` on | {took.total_seconds() / 60:.0f} minutes |'] if len(commits) == 1 else []), '', '| part | passed | failed | skipped | seconds of all tests | exit code |', '|---|---|---|---|---|---|']
     for x in parts:
         counts = [sum(status == want for _, status, _ in x['tests']) for want in ('Passed', 'Failed', 'Skipped')]
         cells = [*counts, round(sum(t for *_, t in x['tests']))] if x['tests'] else ['–'] * 4

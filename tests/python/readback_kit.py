@@ -11,7 +11,7 @@ import sys
 def run_readback(script, *words, modules):
     python = os.environ.get('GALLEY_READBACK', sys.executable)
     if subprocess.run([python, '-c', f'import {modules}'], capture_output=True).returncode:
-        print(f'{python} has not all of {modules}; GALLEY_READBACK names the Python of an environment that does')
+        print(f'this Python has not all of {modules}; GALLEY_READBACK names the Python of an environment that does')
         sys.exit(77)
     path = pathlib.Path(os.environ['GALLEY_SOURCE'], 'tests', 'readback', script)
     sys.exit(subprocess.run([python, path, *words]).returncode)
