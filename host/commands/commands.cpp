@@ -302,20 +302,31 @@ std::vector<CommandSpec> all_commands() {
        "Prints text as it is generated, until it has --tokens tokens, an end-of-text token, or a --stop text. Examples:\n"
        "  galley sample runs/first --prompt \"A plan is\" --tokens 200 --temperature 0.8 --seed 7\n"
        "  galley sample runs/chat --chat                  a conversation, in the model's chat template\n"
-       "  echo \"Name a prime.\" | galley sample model --chat --temperature 0\n",
+       "  echo \"Name a prime.\" | galley sample model --chat --temperature 0\n"
+       "  cat prompts.jsonl | galley sample model --lines\n"
+       "                                                  a line {\"text\": …, \"tokens\": N, \"ended\": \"end\"|\"stop\"|\"length\"} for "
+       "each\n",
        {{"--prompt", "TEXT", "the text to continue; with --chat: the user's message"},
         {"--chat", "", "chat: each line of stdin is the user's next message"},
+        {"--lines", "",
+         "continue each line of stdin, a JSON string or {\"prompt\": …}, with --chat also {\"messages\": […]}; print a JSON line"},
+        {"--batch", "N", "with --lines: continue N of them at once (8)"},
         {"--tokens", "N", "generate at most N tokens (200)"},
         {"--temperature", "T", "sampling temperature; 0 always takes the most probable token (0.8)"},
         {"--top-k", "K", "sample from the K most probable tokens (40; 0: all)"},
         {"--top-p", "P", "of those, sample from the smallest set of tokens whose cumulative probability is at least P (1)"},
+        {"--min-p", "P", "of those, sample from the tokens that are at least P times as probable as the most probable one (0)"},
+        {"--repetition-penalty", "X", "divide the scores of tokens that the text has by X (1)"},
         {"--seed", "N", "seed of the random numbers (1)"},
         {"--stop", "TEXT", "stop before this text", true, false},
         {"--system", "TEXT", "with --chat: the system message"},
         {"--template", "NAME", "with --chat: another chat template than the model's: a name, or a .jinja file"},
         {"--length", "N",
          "with a model's or an adapter's folder: the context length in tokens (512, or the model's own where that is shorter)"},
+        {"--plan", "", "print the memory that this needs, and sample nothing"},
+        {"--no-cache", "", "keep no keys and values of earlier tokens: make each token from the whole text, which takes longer"},
         {"--base", "DIR", "with an adapter's folder: its base model, if it is not where adapter_config.json says"},
+        memory_flag,
         confine_flag,
         unconfined_flag,
         plugin_path_flag,

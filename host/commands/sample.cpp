@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "host/base/json.hpp"
 #include "host/base/log.hpp"
 #include "host/base/printable.hpp"
 #include "host/base/random.hpp"
@@ -14,8 +15,11 @@
 #include "host/tokens/lines.hpp"
 #include "host/tokens/text_codec.hpp"
 #include "host/tokens/tokenizer/unicode.hpp"
+#include "host/tools/inference/continuation.hpp"
 #include "host/tools/inference/folder_study.hpp"
 #include "host/tools/inference/generate.hpp"
+#include "host/tools/report/plan_report.hpp"
+#include "host/tools/report/terminal.hpp"
 
 namespace galley {
 namespace {
@@ -42,13 +46,15 @@ class Talker {
                           of_rows(learning.labels) ? "`galley predict` says which labels or values it gives to texts"
                                                    : "`galley embed` shows what it makes of texts");
     std::unique_ptr<Talker> out(new Talker(session, TRY(TextCodec::open(text_spec(study.recipe), study.recipe))));
-    out->most_ = TRY(a.integer("--tokens", 200, 1));
+    out->stops_.most = TRY(a.integer("--tokens", 200, 1));
     out->draw_.temperature = TRY(a.number("--temperature", 0.8, 0, 1e300));
     out->draw_.top_k = TRY(a.integer("--top-k", 40, 0));
     out->draw_.top_p = TRY(a.number("--top-p", 1, 0, 1));
+    out->draw_.min_p = TRY(a.number("--min-p", 0, 0, 1));
+    out->draw_.repetition_penalty = TRY(a.number("--repetition-penalty", 1, 1e-3, 1e3));
     out->draw_.seed = static_cast<uint64_t>(TRY(a.integer("--seed", 1, 0)));
-    if (const auto it = a.flags.find("--stop"); it != a.flags.end()) out->stop_texts_ = it->second;
-    out->stops_ = out->codec_.stops();
+    if (const auto it = a.flags.find("--stop"); it != a.flags.end()) out->stops_.texts = it->second;
+    out->stops_.tokens = out->codec_.stops();
     if (!a.has("--chat")) return out;
     DataSpec spec = text_spec(study.recipe);
     if (std::exchange(spec.kind, "chat") != "chat") spec.options.erase("special");  // which says it of a text
@@ -62,37 +68,82 @@ class Talker {
     std::string token;  // the longest special token that the end of a reply begins with
     for (const std::string& special : out->codec_.model().specials)
       if (end.starts_with(special) && special.size() > token.size()) token = special;
-    if (!token.empty()) out->stops_.push_back(out->codec_.find(token));
-    else if (!end.empty()) out->stop_texts_.push_back(end);
+    if (!token.empty()) out->stops_.tokens.push_back(out->codec_.find(token));
+    else if (!end.empty()) out->stops_.texts.push_back(end);
     return out;
   }
 
-  /// Continues the text.
+  /// Continues the text, and prints both.
   Status go_on(const std::string& prompt) {
-    std::vector<int32_t> tokens(codec_.before().begin(), codec_.before().end());
+    std::vector<TokenId> tokens = TRY(of_text(prompt));
+    if (!generator_.has_source()) write(prompt);
+    TRY(reply(std::move(tokens)));
+    return ok();
+  }
+
+  /// Prints and returns the assistant's answer to what has been said.
+  Result<std::string> answer(const std::vector<std::pair<std::string, std::string>>& messages) {
+    return reply(TRY(of_conversation(TRY(conversation_of(messages, chat_->choice())))));
+  }
+
+  /// Continues the prompts of lines of JSON, several at once, and prints a line for each.
+  Status lines() {
+    StdinLines from;
+    std::string_view line;
+    std::vector<Continuation> texts;
+    for (bool more = true; more || !texts.empty();) {
+      more = TRY(from.next(&line));
+      if (more && line.find_first_not_of(" \t\r") != std::string_view::npos)
+        texts.emplace_back(codec_, stops_, TRY(of_line(line, from.place())));
+      const bool full = static_cast<int64_t>(texts.size()) == generator_.rows();
+      if (!full && (more || texts.empty())) continue;
+      TRY_STATUS(finish(texts));
+      for (const Continuation& text : texts) {
+        const Value out(Table{{"text", Value(text.text())}, {"tokens", Value(text.made())}, {"ended", Value(text.ended())}});
+        std::printf("%s\n", to_json(out).c_str());
+      }
+      std::fflush(stdout);
+      numbered_ += texts.size();
+      texts.clear();
+    }
+    return ok();
+  }
+
+ private:
+  Talker(Session& session, TextCodec codec)
+      : generator_(session), codec_(std::move(codec)), work_(codec_), start_(session.study().recipe.learning.start) {}
+
+  /// A tokenizer may be another model's.
+  Status check(std::span<const TokenId> tokens) const {
+    const auto beyond = std::ranges::find_if(tokens, [&](TokenId token) { return token >= generator_.vocabulary(); });
+    if (beyond == tokens.end()) return ok();
+    return recipe_error("token " + std::to_string(*beyond) + " of the prompt, '" + codec_.name(*beyond) + "', is none of the model's " +
+                            std::to_string(generator_.vocabulary()),
+                        "the tokenizer is that of another model");
+  }
+
+  /// The tokens after which a text goes on.
+  Result<std::vector<TokenId>> of_text(const std::string& prompt) {
+    std::vector<TokenId> tokens(codec_.before().begin(), codec_.before().end());
     TRY_STATUS(codec_.encode(prompt, work_, &tokens));
+    TRY_STATUS(check(tokens));
     if (generator_.has_source()) {
       tokens.insert(tokens.end(), codec_.after().begin(), codec_.after().end());
-      TRY(reply(target_of(tokens)));
-      std::putchar('\n');
-      return ok();
+      return target_of(tokens);
     }
     if (tokens.empty()) tokens.push_back(codec_.eos() >= 0 ? codec_.eos() : '\n');
     if (static_cast<int64_t>(tokens.size()) > generator_.length())
       log(LogLevel::Warning, "the prompt has " + std::to_string(tokens.size()) + " tokens, but the model sees only the last " +
                                  std::to_string(generator_.length()));
-    write(prompt);
-    TRY(reply(std::move(tokens)));
-    std::putchar('\n');
-    return ok();
+    return tokens;
   }
 
-  /// The assistant's answer to what has been said.
-  Result<std::string> answer(const std::vector<std::pair<std::string, std::string>>& messages) {
-    const ChatRow segments = TRY(chat_->prompt(TRY(conversation_of(messages, chat_->choice()))));
-    std::vector<int32_t> tokens;
+  /// The tokens after which the assistant answers.
+  Result<std::vector<TokenId>> of_conversation(const Conversation& conversation) {
+    std::vector<TokenId> tokens;
     std::vector<bool> counts;
-    TRY_STATUS(codec_.encode(segments, work_, &tokens, &counts));
+    TRY_STATUS(codec_.encode(TRY(chat_->prompt(conversation)), work_, &tokens, &counts));
+    TRY_STATUS(check(tokens));
     if (tokens.empty())
       return recipe_error("the chat template makes no tokens of the conversation, so there is nothing to answer",
                           "its function has to return the parts of the text, also when it is called to generate");
@@ -100,18 +151,38 @@ class Talker {
       return recipe_error(
           "the conversation has " + std::to_string(tokens.size()) + " tokens; the model sees only " + std::to_string(generator_.length()),
           "for a model's folder, --length sets a longer context");
-    if (generator_.has_source()) tokens = target_of(tokens);
-    std::string text = TRY(reply(std::move(tokens)));
-    std::putchar('\n');
-    return text;
+    return generator_.has_source() ? target_of(tokens) : tokens;
   }
 
- private:
-  Talker(Session& session, TextCodec codec)
-      : generator_(session), codec_(std::move(codec)), work_(codec_), start_(session.study().recipe.learning.start) {}
+  /// Of a line: a string, { "prompt": … }, or with --chat { "messages": … }.
+  Result<std::vector<TokenId>> of_line(std::string_view line, const std::string& place) {
+    const Value value = TRY(parse_json(line, place, kMostJsonValues, KeyOrder::Listed));
+    const auto* text = value.as<std::string>() ? value.as<std::string>() : value.field<std::string>("prompt");
+    const auto in_place = [&](Result<std::vector<TokenId>> tokens) -> Result<std::vector<TokenId>> {
+      if (tokens) return tokens;
+      Error error = std::move(tokens).error();
+      error.cause = place + ": " + error.cause;
+      return error;
+    };
+    if (!chat_) {
+      if (!text) return recipe_error(place + ": a line has to be a string or an object { \"prompt\": … }");
+      return in_place(of_text(valid_utf8(*text, nullptr)));
+    }
+    const Table* table = value.as<Table>();
+    if (text) return in_place(of_conversation(TRY(conversation_of({{"user", valid_utf8(*text, nullptr)}}, chat_->choice()))));
+    if (!value.field<List>("messages"))
+      return recipe_error(place + ": with --chat a line has to be a string or an object { \"prompt\": … } or { \"messages\": … }");
+    Result<Conversation> conversation = conversation_of(table->at("messages"), *table, chat_->choice());
+    if (!conversation) {
+      Error error = std::move(conversation).error();
+      error.cause = place + ": " + error.cause;
+      return error;
+    }
+    return in_place(of_conversation(*conversation));
+  }
 
   /// The begin of what an encoder's reader says of a source.
-  std::vector<int32_t> target_of(std::span<const int32_t> source) {
+  std::vector<TokenId> target_of(std::span<const TokenId> source) {
     if (static_cast<int64_t>(source.size()) > generator_.length())
       log(LogLevel::Warning, "the prompt has " + std::to_string(source.size()) + " tokens, but the model sees only the first " +
                                  std::to_string(generator_.length()));
@@ -119,35 +190,38 @@ class Talker {
     return {start_};
   }
 
+  /// Continues texts until all have ended. Which random numbers a text gets depends on its number alone.
+  Status finish(std::vector<Continuation>& texts) {
+    std::vector<std::vector<TokenId>> tokens(static_cast<size_t>(generator_.rows()));
+    while (std::ranges::any_of(texts, [](const Continuation& text) { return text.ended().empty(); })) {
+      for (size_t r = 0; r < tokens.size(); ++r) tokens[r] = texts[std::min(r, texts.size() - 1)].tokens();
+      const std::span<const float> logits = TRY(generator_.logits(tokens));
+      const size_t width = logits.size() / tokens.size();
+      for (size_t r = 0; r < texts.size(); ++r) {
+        if (!texts[r].ended().empty()) continue;
+        const auto drawn = static_cast<uint64_t>(texts[r].made());
+        texts[r].take(logits.subspan(r * width, width), draw_, galley_philox(draw_.seed, drawn, numbered_ + r).word[0]);
+      }
+    }
+    return ok();
+  }
+
   /// Samples and prints tokens until one ends the text. Returns what was printed.
-  Result<std::string> reply(std::vector<int32_t> tokens) {
-    const size_t begin = codec_.decode(tokens).size();
-    std::string text;
+  Result<std::string> reply(std::vector<TokenId> tokens) {
+    Continuation text(codec_, stops_, std::move(tokens));
     size_t shown = 0;
-    const auto show = [&](size_t end) {
-      write(std::string_view(text).substr(shown, end - shown));
+    while (text.ended().empty()) {
+      const std::span<const float> logits = TRY(generator_.logits(text.tokens()));
+      text.take(logits, draw_, galley_philox(draw_.seed, static_cast<uint64_t>(drawn_++), 0).word[0]);
+      size_t end = text.certain();
+      while (terminal_ && text.ended().empty() && end > 0 && is_partial(std::string_view(text.text()).substr(0, end))) --end;
+      if (end <= shown) continue;
+      write(std::string_view(text.text()).substr(shown, end - shown));
       std::fflush(stdout);
       shown = end;
-    };
-    for (int64_t n = 0; n < most_; ++n) {
-      const std::span<const float> logits = TRY(generator_.logits(tokens));
-      const uint32_t random = galley_philox(draw_.seed, static_cast<uint64_t>(drawn_++), 0).word[0];
-      const int32_t token = draw_token(logits, draw_, random);
-      if (std::find(stops_.begin(), stops_.end(), token) != stops_.end()) break;
-      tokens.push_back(token);
-      text = codec_.decode(tokens);
-      text.erase(0, std::min(begin, text.size()));
-      size_t end = text.size();
-      for (const std::string& stop : stop_texts_) end = std::min(end, text.find(stop));
-      if (end < text.size()) {
-        text.resize(end);
-        break;
-      }
-      // An incomplete character, or a possible beginning of a stop text, is not printed yet.
-      show(std::max(shown, certain(text)));
     }
-    show(std::max(shown, text.size()));
-    return text;
+    std::putchar('\n');
+    return text.text();
   }
 
   /// A terminal would obey what a model or a prompt has of control characters; a file or a pipe gets the bytes.
@@ -156,29 +230,16 @@ class Talker {
     else std::fwrite(text.data(), 1, text.size(), stdout);
   }
 
-  size_t certain(const std::string& text) const {
-    size_t end = text.size();
-    while (terminal_ && end > 0 && is_partial(std::string_view(text).substr(0, end))) --end;
-    while (!codec_.bytes() && end >= 3 && text.compare(end - 3, 3, "\xEF\xBF\xBD") == 0) end -= 3;
-    for (const std::string& stop : stop_texts_)
-      for (size_t part = std::min(stop.size(), end); part > 0; --part)
-        if (text.compare(end - part, part, stop, 0, part) == 0) {
-          end -= part;
-          break;
-        }
-    return end;
-  }
-
   Generator generator_;
   TextCodec codec_;
   TextCodec::Work work_;
   int32_t start_;
   std::unique_ptr<ChatTemplate> chat_;
   Draw draw_;
+  Stops stops_;
   const bool terminal_ = isatty(STDOUT_FILENO) == 1;
-  int64_t most_ = 0, drawn_ = 0;
-  std::vector<TokenId> stops_;
-  std::vector<std::string> stop_texts_;
+  int64_t drawn_ = 0;
+  size_t numbered_ = 0;  ///< texts of lines that have ended
 };
 
 /// A conversation: each line of stdin is the user's next message.
@@ -208,8 +269,10 @@ Status converse(Talker& talker) {
 
 Status command_sample(const CommandLine& a) {
   const fs::path directory = a.positional[0];
-  if (!a.has("--chat") && !a.has("--prompt"))
-    return recipe_error("galley sample: --prompt or --chat is missing", "give --prompt TEXT, or --chat for a conversation");
+  if (!a.has("--chat") && !a.has("--prompt") && !a.has("--lines") && !a.has("--plan"))
+    return recipe_error("galley sample: --prompt or --chat is missing", "give --prompt TEXT, --chat for a conversation, or --lines");
+  if (a.has("--lines") && a.has("--prompt")) return recipe_error("galley sample: --lines and --prompt exclude each other");
+  if (a.has("--batch") && !a.has("--lines")) return recipe_error("galley sample: --batch requires --lines");
   for (const char* flag : {"--system", "--template"})
     if (a.has(flag) && !a.has("--chat")) return recipe_error(std::string("galley sample: ") + flag + " requires --chat");
   if (const auto stops = a.flags.find("--stop"); stops != a.flags.end())
@@ -221,11 +284,28 @@ Status command_sample(const CommandLine& a) {
   if (kind != FolderKind::Adapter && a.has("--base")) return recipe_error("galley sample: --base applies to an adapter's folder only");
   StudyOptions options = TRY(study_options(a));
   options.purpose = Purpose::Sample;
+  options.caches = !a.has("--no-cache");
+  if (a.has("--lines") && options.caches) options.sample_rows = TRY(a.integer("--batch", 8, 1));
   const FolderOptions given = {a.get("--base"), TRY(a.integer("--length", 0, 1))};
-  const FolderStudy folder = TRY(study_folder(directory, given, options));
+  if (a.has("--plan")) options.runs = false, options.shows_unfit = true;
+  FolderStudy folder = TRY(study_folder(directory, given, options));
+  const Program& program = folder.study->program;
+  if ((!program.uncached.empty() || program.target_length > 0) && std::exchange(options.sample_rows, 1) > 1)
+    folder = TRY(study_folder(directory, given, options));
+  if (a.has("--plan")) {
+    const Study& s = *folder.study;
+    print_lines("plan of sampling from %s: %s, %lld %s of at most %lld tokens, on %s\n", directory.c_str(), s.model.model_type.c_str(),
+                static_cast<long long>(s.program.rows), s.program.rows == 1 ? "text" : "texts", static_cast<long long>(s.program.length),
+                s.target.device.c_str());
+    print_lines(memory_table(s.program, s.plan, s.target, terminal_columns()));
+    return s.unfit ? Status(*s.unfit) : ok();
+  }
   ReferenceShown reference = TRY(ReferenceShown::open(a));
   const auto session = TRY(folder.open(reference.options()));
   const auto talker = TRY(Talker::open(a, *session));
+  if (const std::string& why = folder.study->program.uncached; !why.empty())
+    log(LogLevel::Warning, "each token is made from the whole text, because keys and values cannot be kept: " + why);
+  if (a.has("--lines")) return reference.finish(talker->lines());
   const std::string prompt = valid_utf8(a.get("--prompt"), nullptr);
   if (!a.has("--chat")) return reference.finish(talker->go_on(prompt));
   if (!a.has("--prompt")) return reference.finish(converse(*talker));

@@ -111,9 +111,10 @@ struct GraphTensor {
 };
 
 /// Evaluate computes the values that replace parameters when the model is evaluated, Load those with which parameters and states begin.
-enum class Section : uint8_t { Window, Forward, Backward, Update, Evaluate, Export, Sample, Load };
-inline constexpr std::array<const char*, 8> section_names = {"window",   "forward", "backward", "update",
-                                                             "evaluate", "export",  "sample",   "load"};
+/// Prompt and Next are forward with caches, of some positions and of one.
+enum class Section : uint8_t { Window, Forward, Backward, Update, Evaluate, Export, Sample, Load, Prompt, Next };
+inline constexpr std::array<const char*, 10> section_names = {"window", "forward", "backward", "update", "evaluate",
+                                                              "export", "sample",  "load",     "prompt", "next"};
 
 /// A choice of operands by index. Operands after its end are not chosen.
 using Mask = std::vector<bool>;
@@ -171,7 +172,8 @@ using OpLookup = std::function<const galley_op*(std::string_view)>;
 struct HeadMarks {
   galley_tensor logits = 0;    ///< marked by the family
   galley_tensor hidden = 0;    ///< the last hidden state, where the head begins; marked by the family
-  galley_tensor position = 0;  ///< the row to sample from; written by the host
+  galley_tensor position = 0;  ///< the rows to sample from; written by the host
+  galley_tensor start = 0;     ///< with caches: the position of each row's first token; written by the host
   galley_tensor output = 0;    ///< what `galley embed` shows: `hidden` where the family marks no other
 };
 

@@ -29,6 +29,8 @@ constexpr Pass passes[] = {
     {{"cast", "casts between nodes that compute in different dtypes", Leaves::Graph}, cast},
     // Forward and backward nodes read what their ops take; views and copies in 16 bit stand for parameters there. Strategies see neither:
     // node_get shows what a node read before.
+    {{"cache", "caches of keys and values, to generate with", Leaves::Graph}, cache},
+    // The sections prompt and next stand for forward, where they are there: nothing is executed of forward then.
     {{"update", "the update graph", Leaves::Graph}, update},
     // All states are made, and each trained parameter is written by its updater. Nodes of evaluation make values for parameters, and for
     // nothing else. Rates can no longer be scaled.

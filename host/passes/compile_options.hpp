@@ -51,11 +51,12 @@ struct Checks {
 
 struct CompileOptions {
   Purpose purpose = Purpose::Train;
-  bool keep_logits = false;  ///< Gradients: keeps the logits of the whole micro-batch, and the head is not chunked
-  bool keep_scores = false;  ///< Train, Evaluate: keeps the head's output for each row after eval
-  bool evaluates = true;     ///< Train: makes a validation segment
-  bool exports = true;       ///< Train: makes an export segment
-  bool merges = false;       ///< saves what strategies have added to the model as part of its weights
+  bool keep_logits = false;      ///< Gradients: keeps the logits of the whole micro-batch, and the head is not chunked
+  int64_t prompt_positions = 0;  ///< Sample: positions of a prompt that are taken at once, with caches if the model allows; 0: no caches
+  bool keep_scores = false;      ///< Train, Evaluate: keeps the head's output for each row after eval
+  bool evaluates = true;         ///< Train: makes a validation segment
+  bool exports = true;           ///< Train: makes an export segment
+  bool merges = false;           ///< saves what strategies have added to the model as part of its weights
   /// Evaluate: only these of the parameters that are claimed to be trained are; not given: all of them.
   std::optional<std::set<std::string>> trainable = {};
   uint32_t export_dtype = 0;  ///< the dtype of numbers in exported files; 0: that in which they are kept

@@ -33,6 +33,7 @@ struct Orders {
   std::vector<Item> forward, head, backward;  ///< one after another, they are a micro-batch
   std::vector<Item> window;                   ///< runs once before the micro-batches
   std::vector<Item> update;
+  std::vector<Item> next;       ///< with caches: the same of one position of each row
   std::vector<Item> inference;  ///< forward without what only training does, to evaluate or to sample one row
 };
 

@@ -56,7 +56,8 @@ class Needs {
 
  private:
   void by_nodes() {
-    for (const Section s : {Section::Window, Section::Forward, Section::Backward, Section::Update, Section::Evaluate, Section::Sample})
+    for (const Section s : {Section::Window, Section::Forward, Section::Backward, Section::Update, Section::Evaluate, Section::Sample,
+                            Section::Prompt, Section::Next})
       for (const galley_node n : graph_.section(s)) {
         run_.insert(graph_.node(n).inputs.begin(), graph_.node(n).inputs.end());
         run_.insert(graph_.node(n).outputs.begin(), graph_.node(n).outputs.end());

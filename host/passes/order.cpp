@@ -173,14 +173,12 @@ int64_t chunk_rows(const Graph& graph, const Target& target, const CompileOption
   return std::max({kChunkRows, kChunkBytes / bytes_a_row, options.least_head ? 0 : std::min(worth, memory / kMemoryShare / bytes_a_row)});
 }
 
-/// Returns the nodes that take one row of the hidden state through the head, without the loss.
-std::vector<Item> sample_head(const Graph& graph, const Head& head, Orders& orders, galley_tensor* logits) {
+/// Appends to a section's nodes, of which the last takes some rows of the hidden state, those that take these through the head, without
+/// the loss.
+std::vector<Item> sample_head(const Graph& graph, const Head& head, Orders& orders, Section section, galley_tensor* logits) {
   std::vector<Item> out;
-  std::map<galley_tensor, galley_tensor> one;
-  for (const galley_node n : graph.section(Section::Sample)) {
-    out.push_back(whole(graph.node(n)));
-    one[graph.marks.hidden] = graph.node(n).outputs[0];
-  }
+  for (const galley_node n : graph.section(section)) out.push_back(whole(graph.node(n)));
+  std::map<galley_tensor, galley_tensor> one = {{graph.marks.hidden, out.back().node->outputs[0]}};
   for (const galley_node n : head.forward()) {
     const GraphNode& node = graph.node(n);
     if (node.op->flags & GALLEY_OP_LOSS) continue;
@@ -190,7 +188,7 @@ std::vector<Item> sample_head(const Graph& graph, const Head& head, Orders& orde
     for (Ref& r : item.outputs) {
       if (!r.tensor) continue;
       GraphTensor x = graph.tensor(r.tensor);
-      x.shape = {1, x.shape.back()};
+      x.shape = {graph.rows(), x.shape.back()};
       const galley_tensor made = own_tensor(graph, orders, std::move(x));
       one[r.tensor] = made;
       r.tensor = made;
@@ -335,6 +333,21 @@ std::vector<Item> before_inference(const Graph& graph, const Roles& roles, const
   return out;
 }
 
+/// The items of a segment that infers: without what only training does, with what they need of the window part, and with the values that
+/// stand for parameters.
+std::vector<Item> to_infer(Compilation& c, std::vector<Item> items, const std::map<galley_tensor, galley_tensor>& stands,
+                           galley_tensor* logits) {
+  items = without_training(c, std::move(items), c.orders, logits);
+  if (!items.empty()) {
+    const std::vector<Item> before = before_inference(c.graph, c.roles, items);
+    items.insert(items.begin(), before.begin(), before.end());
+  }
+  for (Item& item : items)
+    for (Ref& r : item.inputs)
+      if (const auto value = stands.find(r.tensor); value != stands.end()) r.tensor = value->second;
+  return with_evaluated(c.draft, std::move(items));
+}
+
 /// The items that make a tensor.
 std::vector<Item> makers_of(const std::vector<Item>& items, galley_tensor t) {
   std::set<galley_tensor> read = {t};
@@ -362,8 +375,14 @@ Status order(Compilation& c) {
     if (!head.contains(n)) (graph.node(n).op == c.roles.next_rows ? rows : body).push_back(whole(graph.node(n)));
   const Purpose purpose = c.options.purpose;
   if (purpose == Purpose::Sample) {
-    out.inference = body;
-    for (Item& item : sample_head(graph, head, out, &c.sample_logits)) out.inference.push_back(std::move(item));
+    if (!c.caches()) out.inference = body;
+    if (c.caches() && c.program.cached.positions == 0) {  // the source
+      for (const galley_node n : graph.section(Section::Prompt)) out.inference.push_back(whole(graph.node(n)));
+    } else {
+      for (Item& item : sample_head(graph, head, out, c.caches() ? Section::Prompt : Section::Sample, &c.sample_logits))
+        out.inference.push_back(std::move(item));
+    }
+    if (c.caches()) out.next = to_infer(c, sample_head(graph, head, out, Section::Next, &c.next_logits), stands, &c.next_logits);
   } else if (purpose == Purpose::Embed) {
     c.sample_logits = graph.marks.output ? graph.marks.output : graph.marks.hidden;
     if (!c.sample_logits) return recipe_error("this model marks no hidden state to show");
@@ -379,15 +398,7 @@ Status order(Compilation& c) {
     Head evaluated(graph, out, c.options.keep_scores);
     for (Item& item : evaluated.unroll(chunk, false)) out.inference.push_back(std::move(item));
   }
-  out.inference = without_training(c, std::move(out.inference), out, &c.sample_logits);
-  if (!out.inference.empty()) {
-    const std::vector<Item> before = before_inference(graph, c.roles, out.inference);
-    out.inference.insert(out.inference.begin(), before.begin(), before.end());
-  }
-  for (Item& item : out.inference)
-    for (Ref& r : item.inputs)
-      if (const auto value = stands.find(r.tensor); value != stands.end()) r.tensor = value->second;
-  out.inference = with_evaluated(c.draft, std::move(out.inference));
+  out.inference = to_infer(c, std::move(out.inference), stands, &c.sample_logits);
   if (c.backward()) {
     for (const galley_node n : graph.section(Section::Window)) out.window.push_back(whole(graph.node(n)));
     out.forward = std::move(rows);

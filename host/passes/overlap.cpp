@@ -275,7 +275,7 @@ std::vector<Instruction> OverlappedCopies::made() const {
 namespace {
 
 /// Load and export go by files, which the host reads and writes when nothing is under way.
-constexpr SegmentKind kinds[] = {SegmentKind::Micro, SegmentKind::Update, SegmentKind::Eval, SegmentKind::Sample};
+constexpr SegmentKind kinds[] = {SegmentKind::Micro, SegmentKind::Update, SegmentKind::Eval, SegmentKind::Sample, SegmentKind::Next};
 
 /// Readers whose copies would overlap share one.
 void copy_once(const Program& program, std::vector<Instruction>& code, const Target& target) {

@@ -17,6 +17,8 @@ Status differentiate(Compilation& c);
 Status claim_gradients(Compilation& c);
 /// Inserts casts where nodes of forward and backward read another dtype than is written, by the dtypes that they compute in.
 Status cast(Compilation& c);
+/// Makes forward again, of some positions and of one, with caches of keys and values, in programs that generate by them.
+Status cache(Compilation& c);
 /// Appends the update section: sums of squares, the norm, then the nodes of strategies, stage by stage. Then appends the evaluate section:
 /// the values that replace parameters when the model is evaluated.
 Status update(Compilation& c);

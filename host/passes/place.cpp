@@ -9,6 +9,7 @@
 //     format_inputs        operands that kernels read in their formats
 //     emitter              from an item to its instructions, by all of these
 //     load, save           the segments that begin and end a run
+#include <algorithm>
 #include <map>
 
 #include "galley/op.h"
@@ -66,7 +67,8 @@ Status describe(Compilation& c, const Homes& homes) {
   std::map<std::string, const GraphTensor*> named;
   for (galley_tensor t = 1; t <= graph.tensor_count(); ++t) {
     const GraphTensor& x = graph.tensor(t);
-    if (x.kind == GALLEY_KIND_INPUT && t != graph.marks.position) p.inputs.push_back({x.name, homes.home(t), x.fill});
+    if (x.kind == GALLEY_KIND_INPUT && !x.unused && t != graph.marks.position && t != graph.marks.start)
+      (std::ranges::find(c.next_inputs, t) == c.next_inputs.end() ? p.inputs : p.cached.next).push_back({x.name, homes.home(t), x.fill});
     if (x.kind == GALLEY_KIND_INPUT && x.fill == Fill::Tokens && x.below > 0) p.vocabulary = x.below;
     if (x.unused) continue;
     if (x.parameter_kind() && !x.saved.file.empty() && x.use != no_use) {
@@ -182,20 +184,29 @@ Status place_update(Compilation& c, const Homes& homes) {
   return ok();
 }
 
+/// With caches: a position more.
+Status place_next(Compilation& c, const Homes& homes) {
+  Emitter emitter(c, homes, SegmentKind::Next);
+  emitter.keep(c.next_logits);
+  take_image(c, emitter.code());
+  TRY_STATUS(emitter.items(c.orders.next));
+  c.program.cached.logits = emitter.operand(c.next_logits).tensor;
+  c.program.cached.start = homes.home(c.graph.marks.start);
+  return ok();
+}
+
 Status place_inference(Compilation& c, const Homes& homes) {
-  Emitter emitter(c, homes, c.sample_logits ? SegmentKind::Sample : SegmentKind::Eval);
+  const bool samples = c.sample_logits || c.caches();
+  Emitter emitter(c, homes, samples ? SegmentKind::Sample : SegmentKind::Eval);
   if (c.sample_logits) emitter.keep(c.sample_logits);
-  const galley_tensor scores = !c.sample_logits && c.options.keep_scores ? c.graph.marks.logits : 0;
+  const galley_tensor scores = !samples && c.options.keep_scores ? c.graph.marks.logits : 0;
   if (scores) emitter.keep(scores);
   take_image(c, emitter.code());
   TRY_STATUS(emitter.items(c.orders.inference));
-  if (c.sample_logits) {
-    c.program.sample_logits = emitter.operand(c.sample_logits).tensor;
-    if (c.graph.marks.position) c.program.sample_position = emitter.operand(c.graph.marks.position).tensor;
-  } else {
-    if (scores) c.program.scores = emitter.operand(scores).tensor;
-    read_back(c, emitter.code());
-  }
+  if (c.sample_logits) c.program.sample_logits = emitter.operand(c.sample_logits).tensor;
+  if (samples && c.graph.marks.position) c.program.sample_position = emitter.operand(c.graph.marks.position).tensor;
+  if (scores) c.program.scores = emitter.operand(scores).tensor;
+  if (!samples) read_back(c, emitter.code());
   return ok();
 }
 
@@ -229,6 +240,7 @@ Status place(Compilation& c) {
     TRY_STATUS(place_update(c, homes));
   }
   if (c.sample_logits || !c.orders.inference.empty()) TRY_STATUS(place_inference(c, homes));
+  if (c.caches()) TRY_STATUS(place_next(c, homes));
   if (c.saves()) TRY_STATUS(place_export(c, homes));
   TRY_STATUS(describe(c, homes));
   if (c.options.purpose != Purpose::Gradients) TRY_STATUS(place_checksums(c));

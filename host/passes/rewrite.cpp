@@ -34,12 +34,12 @@ std::function<galley_status(galley_graph*, galley_error*)> call_of(const galley_
   return {};
 }
 
-/// The row to sample from is an input that strategies see.
+/// The positions to sample from, counted in the micro-batch, are an input that strategies see.
 Status make_position(Compilation& c) {
   GraphTensor t;
   t.name = "sample position";
   t.dtype = GALLEY_I32;
-  t.shape = {1};
+  t.shape = {c.graph.rows()};
   t.kind = GALLEY_KIND_INPUT;
   c.graph.marks.position = TRY(c.graph.make(std::move(t)));
   return ok();

@@ -32,6 +32,10 @@ Result<Roles> bind_roles(Plugins& plugins) {
                                                               {"next_rows", &roles.next_rows},
                                                               {"step_end", &roles.step_end},
                                                               {"put_back", &roles.put_back},
+                                                              {"attention", &roles.attention},
+                                                              {"cached_attention", &roles.cached_attention},
+                                                              {"cache_rows", &roles.cache_rows},
+                                                              {"take_columns", &roles.take_columns},
                                                               {"checksum", &roles.checksum}};
   for (const auto& [name, op] : wanted) {
     for (const galley_op* known : standard->library->ops)

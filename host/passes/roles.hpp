@@ -11,20 +11,24 @@ namespace galley {
 inline constexpr const char* standard_plugin = "models";
 
 struct Roles {
-  const galley_op* add = nullptr;          ///< joins two gradients
-  const galley_op* copy = nullptr;         ///< brings a gradient into the parameter's buffer
-  const galley_op* sum_squares = nullptr;  ///< sums the squares of one gradient
-  const galley_op* norm_finish = nullptr;  ///< makes the norm of the sums of squares
-  const galley_op* fill = nullptr;         ///< begins what has no initializer
-  const galley_op* take_rows = nullptr;    ///< takes the position to sample from
-  const galley_op* step_begin = nullptr;   ///< makes step scalars before the first micro-batch
-  const galley_op* loss_begin = nullptr;   ///< sets the loss to 0
-  const galley_op* loss_seed = nullptr;    ///< makes the loss seed of loss scale and tokens
-  const galley_op* scheduled = nullptr;    ///< takes an option's value at the applied step
-  const galley_op* next_rows = nullptr;    ///< moves the random numbers' row on in each micro-batch
-  const galley_op* step_end = nullptr;     ///< counts applied steps
-  const galley_op* put_back = nullptr;     ///< undoes in a skipped step what forward has written into a state
-  const galley_op* checksum = nullptr;     ///< makes checksums of weights, for the proof of training
+  const galley_op* add = nullptr;               ///< joins two gradients
+  const galley_op* copy = nullptr;              ///< brings a gradient into the parameter's buffer
+  const galley_op* sum_squares = nullptr;       ///< sums the squares of one gradient
+  const galley_op* norm_finish = nullptr;       ///< makes the norm of the sums of squares
+  const galley_op* fill = nullptr;              ///< begins what has no initializer
+  const galley_op* take_rows = nullptr;         ///< takes the position to sample from
+  const galley_op* step_begin = nullptr;        ///< makes step scalars before the first micro-batch
+  const galley_op* loss_begin = nullptr;        ///< sets the loss to 0
+  const galley_op* loss_seed = nullptr;         ///< makes the loss seed of loss scale and tokens
+  const galley_op* scheduled = nullptr;         ///< takes an option's value at the applied step
+  const galley_op* next_rows = nullptr;         ///< moves the random numbers' row on in each micro-batch
+  const galley_op* step_end = nullptr;          ///< counts applied steps
+  const galley_op* put_back = nullptr;          ///< undoes in a skipped step what forward has written into a state
+  const galley_op* attention = nullptr;         ///< is given caches to generate with,
+  const galley_op* cached_attention = nullptr;  ///< and becomes this
+  const galley_op* cache_rows = nullptr;        ///< puts keys and values into a cache
+  const galley_op* take_columns = nullptr;      ///< takes queries out of a product that has made keys and values too
+  const galley_op* checksum = nullptr;          ///< makes checksums of weights, for the proof of training
 };
 
 /// Returns the id of the plugin that an op belongs to, for messages.

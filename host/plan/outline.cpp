@@ -14,9 +14,10 @@ void visit_ids(Program& p, Visit&& visit) {
       if (Launch* launch = i.launch()) visit(launch->constants);
     }
   for (TensorId* id : {&p.scalars, &p.step_image, &p.readback, &p.window, &p.corpus, &p.staging, &p.logits, &p.scores, &p.sample_logits,
-                       &p.sample_position, &p.checksums})
+                       &p.sample_position, &p.cached.start, &p.cached.logits, &p.checksums})
     visit(*id);
-  for (auto& input : p.inputs) visit(input.tensor);
+  for (auto* inputs : {&p.inputs, &p.cached.next})
+    for (auto& input : *inputs) visit(input.tensor);
   for (auto& [name, id] : p.resume) visit(id);
   for (TensorId& id : p.frozen) visit(id);
   for (Trained& t : p.trained) {
@@ -58,7 +59,7 @@ Outline outline_of(const Program& program) {
   out.tensors.reserve(program.tensors.size());
   for (const ProgramTensor& t : program.tensors) out.tensors.push_back({t.bytes, t.memory, t.life});
   out.micro_batches = program.micro_batches;
-  for (const TensorId t : {program.logits, program.scores, program.sample_logits})
+  for (const TensorId t : {program.logits, program.scores, program.sample_logits, program.cached.logits})
     if (t != no_tensor) out.read_by_host.push_back(t);
   for (const Trained& trained : program.trained)
     if (trained.sum_squares.present()) out.read_by_host.push_back(trained.sum_squares.tensor);

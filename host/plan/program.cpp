@@ -231,4 +231,14 @@ std::vector<const galley_attr*> AttrList::view() const {
   return attrs;
 }
 
+std::vector<TensorId> Program::written_by_host(SegmentKind kind) const {
+  std::vector<TensorId> out;
+  if (kind == SegmentKind::Window || infers(kind)) out.push_back(step_image);
+  const bool next = kind == SegmentKind::Next;
+  if (kind == SegmentKind::Micro || infers(kind))
+    for (const Input& input : next ? cached.next : inputs) out.push_back(input.tensor);
+  if (kind == SegmentKind::Sample || next) out.insert(out.end(), {sample_position, cached.start});
+  return out;
+}
+
 }  // namespace galley

@@ -39,8 +39,9 @@ std::string shape_text(const Shape& shape);
 inline int64_t round_up(int64_t bytes, int64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
 
 /// The purposes for which bytes are used: the owners of `plan --json`.
-enum class Owner : uint8_t { Weights, Gradients, States, Saved, Activations, Workspace, Data };
-inline constexpr std::array<const char*, 7> owner_names = {"weights", "gradients", "states", "saved", "activations", "workspace", "data"};
+enum class Owner : uint8_t { Weights, Gradients, States, Saved, Activations, Workspace, Data, Caches };
+inline constexpr std::array<const char*, 8> owner_names = {"weights",     "gradients", "states", "saved",
+                                                           "activations", "workspace", "data",   "caches"};
 
 /// The time for which a tensor keeps its bytes.
 enum class Life : uint8_t {
@@ -223,9 +224,13 @@ std::string op_text(const Launch& launch);
 /// Returns for each output the input that it may take over by the ops' rules, through links of a chain that have no memory; -1: none.
 std::vector<int64_t> taken_inputs(const Instruction& instruction);
 
-enum class SegmentKind : uint8_t { Load, Refresh, Frozen, Trained, Window, Micro, Update, Eval, Sample, Export };
-inline constexpr std::array<const char*, 10> segment_names = {"load",  "refresh", "frozen", "trained", "window",
-                                                              "micro", "update",  "eval",   "sample",  "export"};
+enum class SegmentKind : uint8_t { Load, Refresh, Frozen, Trained, Window, Micro, Update, Eval, Sample, Next, Export };
+inline constexpr std::array<const char*, 11> segment_names = {"load",   "refresh", "frozen", "trained", "window", "micro",
+                                                              "update", "eval",    "sample", "next",    "export"};
+/// Returns whether a segment runs the model by itself, on what the host has written.
+inline constexpr bool infers(SegmentKind kind) {
+  return kind == SegmentKind::Eval || kind == SegmentKind::Sample || kind == SegmentKind::Next;
+}
 inline constexpr size_t segment_count = segment_names.size();
 
 struct Segment {
@@ -322,8 +327,16 @@ struct Program {
   TensorId logits = no_tensor;           ///< the logits if they are asked for (gradients --logits), else no_tensor
   Shape logits_shape;                    ///< (B, S, V), or as the model has it
   TensorId scores = no_tensor;           ///< (B, C), (B, S, C): the logits of models with labels, after the segment Eval
-  TensorId sample_logits = no_tensor;    ///< (1, V): logits of one position, in the segment Sample; or (B, S, C): hidden states
-  TensorId sample_position = no_tensor;  ///< I32, one element: the position to sample from; no_tensor: all
+  TensorId sample_logits = no_tensor;    ///< (B, V): logits of one position a row, in the segment Sample; or (B, S, C): hidden states
+  TensorId sample_position = no_tensor;  ///< I32 (B): the positions to sample from, counted in the micro-batch; no_tensor: all
+  /// Generation with caches of keys and values: Sample takes the next positions of each row at once, or the source; Next takes one position.
+  struct Cached {
+    int64_t positions = 0;        ///< that Sample takes; 0: there is a source, or no cache
+    TensorId start = no_tensor;   ///< I32 (B): the position of the first token that a row is given; no_tensor: there are no caches
+    std::vector<Input> next;      ///< the inputs of Next; those of Sample are `inputs`
+    TensorId logits = no_tensor;  ///< (B, V): of Next
+  } cached;
+  std::string uncached;  ///< says why there are no caches where they were asked for; "": nothing forbids them
 
   std::vector<Trained> trained;
   /// The tensors of a resume state: every trainable parameter and every state, with its stable name.
@@ -359,6 +372,9 @@ struct Program {
   int64_t vocabulary = 0;       ///< ids of tokens are below this
   double flops_per_token = 0;   ///< forward and backward as executed, recomputation included
   double recomputed_flops = 0;  ///< the FLOPs of clones, per micro-batch
+
+  /// Returns the tensors that the host writes before a segment runs, but for the loader's window.
+  std::vector<TensorId> written_by_host(SegmentKind kind) const;
 
   const Segment& segment(SegmentKind kind) const { return segments[static_cast<size_t>(kind)]; }
   Segment& segment(SegmentKind kind) { return segments[static_cast<size_t>(kind)]; }

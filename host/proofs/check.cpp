@@ -67,15 +67,17 @@ class ProgramCheck {
                                                              {"window", program_.window},
                                                              {"corpus", program_.corpus},
                                                              {"staging", program_.staging},
-                                                             {"sample position", program_.sample_position}};
-    for (const Program::Input& input : program_.inputs) by_host.emplace_back(input.name.c_str(), input.tensor);
+                                                             {"sample position", program_.sample_position},
+                                                             {"sample start", program_.cached.start}};
+    for (const auto* inputs : {&program_.inputs, &program_.cached.next})
+      for (const Program::Input& input : *inputs) by_host.emplace_back(input.name.c_str(), input.tensor);
     for (const auto& [what, id] : by_host) {
       if (id == no_tensor) continue;
       if (!exists(id)) return plan_error(std::string(what) + " is tensor " + std::to_string(id) + ", which does not exist");
       if (tensor(id).life != Life::Run)
         return plan_error("'" + tensor(id).name + "' is written by the host (" + what + ") and must live for the whole run");
     }
-    for (const TensorId id : {program_.logits, program_.scores, program_.sample_logits})
+    for (const TensorId id : {program_.logits, program_.scores, program_.sample_logits, program_.cached.logits})
       if (id != no_tensor && !exists(id)) return plan_error("the logits are tensor " + std::to_string(id) + ", which does not exist");
     if (program_.checksums != no_tensor) {
       if (!exists(program_.checksums))

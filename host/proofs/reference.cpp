@@ -48,8 +48,9 @@ Reference::Reference(const Program& program, const Plan& plan, Machine& machine,
   const auto host = [&](TensorId t) {
     if (t != no_tensor) host_writes_[static_cast<size_t>(t)] = true;
   };
-  for (const TensorId t : {program.step_image, program.window, program.corpus, program.staging, program.sample_position}) host(t);
-  for (const Program::Input& input : program.inputs) host(input.tensor);
+  for (const TensorId t : {program.window, program.corpus, program.staging}) host(t);
+  for (const SegmentKind kind : {SegmentKind::Window, SegmentKind::Micro, SegmentKind::Eval, SegmentKind::Sample, SegmentKind::Next})
+    for (const TensorId t : program.written_by_host(kind)) host(t);
   for (const Trained& t : program.trained) parameters_.insert(t.parameter);
   for (const Instruction& code : program.segment(SegmentKind::Micro).code)
     if (code.recomputed && !code.rounded && code.launch())
@@ -136,10 +137,7 @@ Status Reference::begin(SegmentKind kind) {
     const Life life = program_.tensors[t].life;
     if (life == Life::Segment || (life == Life::Window && window)) held_[t].made = {};
   }
-  if (kind == SegmentKind::Window || kind == SegmentKind::Eval || kind == SegmentKind::Sample) TRY_STATUS(take_host(program_.step_image));
-  if (kind == SegmentKind::Micro || kind == SegmentKind::Eval || kind == SegmentKind::Sample)
-    for (const Program::Input& input : program_.inputs) TRY_STATUS(take_host(input.tensor));
-  if (kind == SegmentKind::Sample && program_.sample_position != no_tensor) TRY_STATUS(take_host(program_.sample_position));
+  for (const TensorId t : program_.written_by_host(kind)) TRY_STATUS(take_host(t));
   if (kind == SegmentKind::Refresh)  // a state has been loaded
     for (const auto& [name, t] : program_.resume) TRY_STATUS(take_host(t));
   if (kind == SegmentKind::Micro) originals_.clear();
@@ -220,7 +218,7 @@ Status Reference::check_lost(const Operand& o, const galley_operand_rule& rule, 
   const bool scalar = o.tensor == program_.scalars;
   // Of the step scalars, those that are sums: others have a value until somebody writes another.
   if (scalar ? rule.role != GALLEY_ROLE_REDUCED : tensor(o.tensor).life == Life::Run) return ok();
-  const int64_t since = kind == SegmentKind::Eval || kind == SegmentKind::Sample ? segment_begin_ : window_begin_;
+  const int64_t since = infers(kind) ? segment_begin_ : window_begin_;
   std::vector<Stamped> pieces;
   held(o.tensor).made.read(o.offset, o.offset + o.bytes(), pieces);
   for (const Stamped& piece : pieces) {

@@ -49,7 +49,7 @@ class Replay {
         if (trained.sum_squares.present()) TRY_STATUS(read_by_host(trained.sum_squares));
       if (step + 1 < kShadowSteps) TRY_STATUS(run_segment(SegmentKind::Eval, false));
     }
-    TRY_STATUS(run_segment(SegmentKind::Sample, false));
+    for (const SegmentKind kind : {SegmentKind::Sample, SegmentKind::Next, SegmentKind::Next}) TRY_STATUS(run_segment(kind, false));
     TRY_STATUS(run_segment(SegmentKind::Frozen, false));
     return run_segment(SegmentKind::Export, false);
   }
@@ -133,7 +133,8 @@ class Replay {
       case SegmentKind::Micro:
       case SegmentKind::Update: return window;
       case SegmentKind::Eval:
-      case SegmentKind::Sample: return segment;
+      case SegmentKind::Sample:
+      case SegmentKind::Next: return segment;
       default: return ever;
     }
   }
@@ -301,10 +302,8 @@ class Replay {
     executions_.push_back({kind, segment_begin_, segment_begin_ + size_of(kind) - 1});
     for (auto& readers : readers_) readers.clear();
     events_.clear();
-    if (kind == SegmentKind::Eval || kind == SegmentKind::Sample) write_by_host(program_.step_image);
-    if (kind == SegmentKind::Micro || kind == SegmentKind::Eval || kind == SegmentKind::Sample)
-      for (const auto& input : program_.inputs) write_by_host(input.tensor);
-    if (kind == SegmentKind::Sample && program_.sample_position != no_tensor) write_by_host(program_.sample_position);
+    for (const TensorId id : program_.written_by_host(kind))
+      if (kind != SegmentKind::Window) write_by_host(id);  // whose image has been written
     if (kind == SegmentKind::Load || kind == SegmentKind::Export) write_by_host(program_.staging);
 
     for (index_ = 0; index_ < size_of(kind); ++index_) {
@@ -337,6 +336,7 @@ class Replay {
     if (kind == SegmentKind::Micro && program_.logits != no_tensor) TRY_STATUS(read_by_host(program_.logits));
     if (kind == SegmentKind::Eval && program_.scores != no_tensor) TRY_STATUS(read_by_host(program_.scores));
     if (kind == SegmentKind::Sample && program_.sample_logits != no_tensor) TRY_STATUS(read_by_host(program_.sample_logits));
+    if (kind == SegmentKind::Next && program_.cached.logits != no_tensor) TRY_STATUS(read_by_host(program_.cached.logits));
     return ok();
   }
 

@@ -10,7 +10,7 @@ namespace galley {
 namespace {
 
 /// Sections that run as one: what one of them leaves, the next one finds.
-enum class Scope : uint8_t { None, Window, Micro, Update, Evaluate, Export, Sample, Load };
+enum class Scope : uint8_t { None, Window, Micro, Update, Evaluate, Export, Sample, Load, Prompt, Next };
 Scope scope_of(Section s) {
   switch (s) {
     case Section::Window: return Scope::Window;
@@ -19,6 +19,8 @@ Scope scope_of(Section s) {
     case Section::Export: return Scope::Export;
     case Section::Sample: return Scope::Sample;
     case Section::Load: return Scope::Load;
+    case Section::Prompt: return Scope::Prompt;
+    case Section::Next: return Scope::Next;
     default: return Scope::Micro;
   }
 }
@@ -31,7 +33,7 @@ class Verifier {
     for (galley_tensor t = 1; t <= graph_.tensor_count(); ++t) TRY_STATUS(check_tensor(graph_.tensor(t)));
     c_.inferred.resize(graph_.node_count() + 1);
     for (const Section s : {Section::Window, Section::Forward, Section::Backward, Section::Update, Section::Evaluate, Section::Export,
-                            Section::Sample, Section::Load})
+                            Section::Sample, Section::Load, Section::Prompt, Section::Next})
       for (const galley_node n : graph_.section(s)) TRY_STATUS(check_node(graph_.node(n)));
     if (!graph_.section(Section::Backward).empty())
       for (const galley_tensor t : c_.decisions.trainable) {
@@ -151,7 +153,9 @@ class Verifier {
   bool written(galley_tensor t, const GraphNode& before) const {
     if (!writer_[t]) return graph_.section(Section::Window).empty() && graph_.tensor(t).use != no_use && !graph_.tensor(t).producer;
     const Scope writer = scope_of(graph_.node(writer_[t]).section), reader = scope_of(before.section);
-    return writer == reader || (writer == Scope::Window && (reader == Scope::Micro || reader == Scope::Update));
+    // Where the model is run by itself, the window's nodes run in the same segment.
+    const bool after_window = reader == Scope::Micro || reader == Scope::Update || reader == Scope::Prompt || reader == Scope::Next;
+    return writer == reader || (writer == Scope::Window && after_window);
   }
 
   Status check_input(const GraphNode& node, size_t i) {
@@ -200,7 +204,7 @@ class Verifier {
         if (node.section != Section::Update) return wrong(node, "writes '" + t.name + "' in the " + section + " part; only the update may");
         return ok();
       case GALLEY_KIND_CACHE:
-        if (node.section != Section::Forward)
+        if (node.section != Section::Forward && node.section != Section::Prompt && node.section != Section::Next)
           return wrong(node, "writes the cache '" + t.name + "' in the " + section + " part; only forward may");
         if (c_.backward())
           return wrong(node, "writes the cache '" + t.name +

@@ -154,6 +154,9 @@ Status read_inputs(Study& s, const StudyOptions& options) {
   return ok();
 }
 
+/// Positions of a prompt that are taken at once: enough for products to run at full speed.
+constexpr int64_t kPromptPositions = 64;
+
 /// Loads the strategies of the recipe.
 Status load_strategies(Study& s) {
   // First of all, so that no strategy's plugin can put an op of its own in the place of a standard one.
@@ -164,7 +167,7 @@ Status load_strategies(Study& s) {
 
 BatchLayout layout_of(const Study& s, const StudyOptions& options) {
   BatchLayout out = s.data.layout;
-  if (options.single_row) out.rows = 1;
+  if (options.single_row) out.rows = options.purpose == Purpose::Sample ? options.sample_rows : 1;
   return out;
 }
 
@@ -225,6 +228,7 @@ CompileOptions compile_options(const Study& s, const StudyOptions& options, bool
   CompileOptions out;
   out.purpose = options.purpose;
   out.keep_logits = options.keep_logits;
+  if (options.purpose == Purpose::Sample && options.caches) out.prompt_positions = kPromptPositions;
   out.keep_scores = s.recipe.learning.labels == Fill::RowLabels || s.recipe.learning.labels == Fill::TokenLabels;
   out.evaluates = s.recipe.validate.every > 0 && s.data.validation;
   out.exports = s.recipe.save.final;

@@ -45,6 +45,8 @@ struct StudyOptions : RecipeOptions {
   std::string export_dtype;  ///< Export: --dtype, a name that dtype_named() knows; "": the recipe decides
   bool keep_logits = false;
   bool single_row = false;                       ///< Sample: B = 1
+  int64_t sample_rows = 1;                       ///< Sample, with single_row: texts that are continued at once
+  bool caches = false;                           ///< Sample: with caches of keys and values, if the model allows
   std::function<void(const std::string&)> warn;  ///< gets a line for each plugin that cannot be used
   Installation installation = find_installation();
   std::set<std::string> without;                                   ///< --without: passes of the compiler that are left out

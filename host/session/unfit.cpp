@@ -27,6 +27,7 @@ std::string remedy(const Study& s, Owner owner) {
     case Owner::Saved: return (decided(s, "saved") ? "" : "recomputation, or ") + smaller;
     case Owner::Activations:
     case Owner::Workspace:
+    case Owner::Caches:
     case Owner::Data: return smaller;
     case Owner::States:
       return "an optimizer that keeps less, in 8 bit or by rows and columns; or an adapter in the place of all parameters";
@@ -54,6 +55,18 @@ std::string remedies(const Study& s, const ClassPlan& plan) {
   return out;
 }
 
+/// "at most 300 tokens (now 512); or ": the context whose caches of keys and values fit; "": there are none, or nothing would.
+std::string shorter_context(const Study& s, int64_t over) {
+  int64_t caches = 0;
+  for (const ProgramTensor& t : s.program.tensors)
+    if (t.owner == Owner::Caches) caches += t.bytes;
+  if (caches == 0) return "";
+  const int64_t a_position = caches / s.program.length, fits = s.program.length - (over + a_position - 1) / a_position;
+  if (fits < 1) return "";
+  return "a context of at most " + std::to_string(fits) + " tokens (now " + std::to_string(s.program.length) + "): --length " +
+         std::to_string(fits) + "; or ";
+}
+
 }  // namespace
 
 Error does_not_fit(const Study& s, const ClassPlan& plan, int64_t needed, const std::string& of, const std::string& whose, int64_t limit) {
@@ -65,7 +78,7 @@ Error does_not_fit(const Study& s, const ClassPlan& plan, int64_t needed, const 
     if (const int64_t bytes = plan.owners[o]; bytes > 0)
       owners += (owners.empty() ? "" : ", ") + std::string(owner_names[o]) + " " + bytes_text(bytes);
   return {Exit::DoesNotFit, needs + ", " + whose + " has " + text(limit) + " (at the peak: " + owners + ")",
-          "what helps here: " + remedies(s, plan)};
+          "what helps here: " + shorter_context(s, needed - limit) + remedies(s, plan)};
 }
 
 }  // namespace galley

@@ -1,55 +1,89 @@
-#include "host/tools/inference/generate.hpp"
-
+// How tokens are drawn: how often each comes, over random numbers that lie evenly, is its probability by the definitions of the papers.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
-#include <map>
+#include <numeric>
+#include <set>
 #include <vector>
+
+#include "host/tools/inference/generate.hpp"
 
 namespace galley {
 namespace {
 
-/// How often each token is drawn when the random bits go through their range evenly.
-std::map<int32_t, double> shares(const std::vector<float>& logits, const Draw& how) {
-  constexpr int kDraws = 4096;
-  std::map<int32_t, double> out;
-  for (int i = 0; i < kDraws; ++i) out[draw_token(logits, how, static_cast<uint32_t>(i) << 20)] += 1.0 / kDraws;
+const std::vector<float> kLogits = {0.5f, -1.0f, 2.0f, 1.25f, 2.0f, -3.0f, 0.0f};
+
+/// Slowly: each rule sets what it drops to 0, and what is left is divided by its sum before the next.
+std::vector<double> probabilities(const Draw& how, const std::set<int32_t>& text) {
+  std::vector<double> p;
+  for (size_t i = 0; i < kLogits.size(); ++i) {
+    double x = static_cast<double>(kLogits[i]);
+    if (text.contains(static_cast<int32_t>(i))) x = x < 0 ? x * how.repetition_penalty : x / how.repetition_penalty;
+    p.push_back(std::exp(x / how.temperature));
+  }
+  const auto whole = [&] {
+    const double sum = std::accumulate(p.begin(), p.end(), 0.0);
+    for (double& x : p) x /= sum;
+  };
+  const auto order = [&] {
+    std::vector<size_t> out(p.size());
+    std::iota(out.begin(), out.end(), size_t{0});
+    std::stable_sort(out.begin(), out.end(), [&](size_t a, size_t b) { return p[a] > p[b]; });
+    return out;
+  };
+  whole();
+  const std::vector<size_t> by_rank = order();
+  for (size_t rank = 0; rank < p.size(); ++rank)
+    if (how.top_k > 0 && rank >= static_cast<size_t>(how.top_k)) p[by_rank[rank]] = 0;
+  whole();
+  double before = 0;
+  for (const size_t i : by_rank) {
+    const double mine = p[i];
+    if (before > 0 && before >= how.top_p) p[i] = 0;
+    before += mine;
+  }
+  whole();
+  const double most = *std::ranges::max_element(p);
+  for (double& x : p)
+    if (x < how.min_p * most) x = 0;
+  whole();
+  return p;
+}
+
+std::vector<double> frequencies(const Draw& how, const std::vector<int32_t>& text) {
+  constexpr uint32_t kDraws = 1 << 14;
+  std::vector<double> out(kLogits.size(), 0.0);
+  for (uint32_t i = 0; i < kDraws; ++i) out[static_cast<size_t>(draw_token(kLogits, how, text, i << 18))] += 1.0 / kDraws;
   return out;
 }
 
-const std::vector<float> kLogits = {0, 2, 1, 2, -1};
-
-TEST(DrawToken, TheLikeliestAtTemperatureZero) {
-  EXPECT_EQ(shares(kLogits, {0, 0, 1, 1}), (std::map<int32_t, double>{{1, 1.0}}));  // of equal ones the smaller id
-}
-
-TEST(DrawToken, ByTheirProbabilities) {
-  for (const double temperature : {0.5, 1.0, 3.0}) {
-    double sum = 0;
-    for (const float logit : kLogits) sum += std::exp(logit / temperature);
-    const auto drawn = shares(kLogits, {temperature, 0, 1, 1});
-    for (size_t t = 0; t < kLogits.size(); ++t)
-      EXPECT_NEAR(drawn.at(static_cast<int32_t>(t)), std::exp(kLogits[t] / temperature) / sum, 1e-3) << temperature;
+TEST(Draw, EachTokenComesAsOftenAsItsProbability) {
+  Draw all;
+  all.temperature = 1, all.top_k = 0;
+  std::vector<Draw> ways(9, all);
+  ways[1].temperature = 0.4;
+  ways[2].top_k = 3;
+  ways[3].top_p = 0.7;
+  ways[4].min_p = 0.2;
+  ways[5].repetition_penalty = 1.6;
+  ways[6].top_k = 5, ways[6].top_p = 0.9, ways[6].min_p = 0.1, ways[6].temperature = 1.5, ways[6].repetition_penalty = 0.8;
+  ways[7].top_p = 0;  // the likeliest stays
+  ways[8].min_p = 1;  // and all that are as likely
+  const std::vector<int32_t> text = {2, 5, 2};
+  for (size_t w = 0; w < ways.size(); ++w) {
+    const std::vector<double> found = frequencies(ways[w], text), wanted = probabilities(ways[w], {2, 5});
+    for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], wanted[i], 5e-4) << "way " << w << ", token " << i;
   }
 }
 
-TEST(DrawToken, TopK) {
-  const auto drawn = shares(kLogits, {1, 3, 1, 1});
-  EXPECT_EQ(drawn.size(), 3u);
-  const double sum = 2 * std::exp(2.0) + std::exp(1.0);
-  EXPECT_NEAR(drawn.at(2), std::exp(1.0) / sum, 1e-3);
-  EXPECT_EQ(shares(kLogits, {1, 100, 1, 1}).size(), 5u);
-}
-
-TEST(DrawToken, TopPIsTheFewestThatReachIt) {
-  // Probabilities: 0.39 0.39 0.144 0.053 0.0195.
-  EXPECT_EQ(shares(kLogits, {1, 0, 0.3, 1}).size(), 1u);
-  EXPECT_EQ(shares(kLogits, {1, 0, 0.5, 1}).size(), 2u);
-  EXPECT_EQ(shares(kLogits, {1, 0, 0.8, 1}).size(), 3u);
-  EXPECT_EQ(shares(kLogits, {1, 0, 0, 1}).size(), 1u);
-  EXPECT_NEAR(shares(kLogits, {1, 0, 0.5, 1}).at(3), 0.5, 1e-3);
-  // Among the top k, their probabilities count anew.
-  EXPECT_EQ(shares(kLogits, {1, 2, 0.5, 1}).size(), 1u);
+TEST(Draw, WithoutTemperatureTheLikeliestComes) {
+  Draw how;
+  how.temperature = 0;
+  for (const uint32_t random : {0u, 1u << 31, ~0u}) EXPECT_EQ(draw_token(kLogits, how, {}, random), 2) << "of two, the smaller id";
+  how.repetition_penalty = 2;
+  const std::vector<int32_t> text = {2};
+  EXPECT_EQ(draw_token(kLogits, how, text, 0), 4);
 }
 
 }  // namespace

@@ -118,7 +118,7 @@ TEST(Plan, OfAStep) {
   const Steps s;
   const Plan plan = make_plan(s.program, little_target());
   ASSERT_TRUE(check_plan(s.program, plan, little_target()).ok());
-  EXPECT_EQ(plan.segment_begin, (std::array<int32_t, segment_count>{0, 1, 1, 1, 1, 1, 5, 7, 8, 8}));
+  EXPECT_EQ(plan.segment_begin, (std::array<int32_t, segment_count>{0, 1, 1, 1, 1, 1, 5, 7, 8, 8, 8}));
   EXPECT_EQ(plan.end, 8);
   // Run: 448 + 192; at "backward": y 256, gradient 448, kept 64; at "act": x 256, y 256, space 128.
   EXPECT_EQ(plan.classes[0].lower_bound, 640 + 768);

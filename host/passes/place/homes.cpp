@@ -17,10 +17,10 @@ Owner owner_of_tensor(const Graph& graph, const GraphTensor& t) {
   switch (t.kind) {
     case GALLEY_KIND_PARAMETER: return Owner::Weights;
     case GALLEY_KIND_STATE: return Owner::States;
+    case GALLEY_KIND_CACHE: return Owner::Caches;
     case GALLEY_KIND_GRADIENT: return Owner::Gradients;
     case GALLEY_KIND_INPUT:
     case GALLEY_KIND_SCALAR:
-    case GALLEY_KIND_CACHE:
     case GALLEY_KIND_CONSTANT: return Owner::Data;
     default: return Owner::Activations;
   }

@@ -377,6 +377,12 @@ std::string plan_table(const Program& program, const Plan& plan, const Target& t
   out.text += updates_text(program, columns);
   out.text += formats_text(program, columns);
   out.text += apart_text(program, columns);
+  out.text += memory_table(program, plan, target, columns);
+  return out.text;
+}
+
+std::string memory_table(const Program& program, const Plan& plan, const Target& target, int columns) {
+  TableText out;
   for (size_t i = 0; i < plan.classes.size(); ++i)
     if (plan.classes[i].planned) add_class(program, plan, target, i, columns, out);
   if (!plan.classes.empty() && plan.classes[0].planned) add_largest(program, plan, columns, out);

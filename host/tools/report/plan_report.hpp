@@ -52,5 +52,7 @@ std::string fit_text(int64_t planned, int64_t limit);
 
 /// Returns tables and a picture: what is needed, when, and by whom. `columns` is the width of the terminal.
 std::string plan_table(const Program& program, const Plan& plan, const Target& target, const DiskUse& disk, int columns);
+/// Returns those of memory alone: what each class needs, at which moment, and for what.
+std::string memory_table(const Program& program, const Plan& plan, const Target& target, int columns);
 
 }  // namespace galley

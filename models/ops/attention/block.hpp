@@ -42,6 +42,7 @@ class Cut {
 /// Up to 64 queries of one head.
 struct Queries {
   int64_t b, head, first, n;  ///< sequence, query head, position of the first, how many
+  int64_t shift;              ///< query i stands at key i + shift
   int64_t groups() const { return (n + tile::width - 1) / tile::width; }
   int64_t columns() const { return groups() * tile::width; }
   int64_t last() const { return first + n - 1; }
@@ -55,7 +56,7 @@ class Bounds {
   Bounds(int32_t* first, int32_t* last) : first_(first), last_(last) {}
 
   void set(const AttentionExtents& e, const Queries& q, const int32_t* first_key, const int32_t* last_key) {
-    diagonal_ = e.causal && !last_key ? q.first + e.shift() : e.Sk;
+    diagonal_ = e.causal && !last_key ? q.first + q.shift : e.Sk;
     plain_ = !first_key && !last_key && e.window == 0;
     if (!plain_) return each(e, q, first_key, last_key);
     begin_ = from_ = 0;
@@ -110,7 +111,7 @@ class Bounds {
     std::fill(first_ + q.columns(), first_ + side, -1), std::fill(last_ + q.columns(), last_ + side, -1);
     for (int64_t c = 0; c < q.columns(); ++c) {  // beyond the last query: as the last one
       const int64_t i = std::min(q.first + c, q.last()), at = q.b * e.Sq + i;
-      const AttentionExtents::Seen seen = e.seen(i, first_key ? first_key + at : nullptr, last_key ? last_key + at : nullptr);
+      const AttentionExtents::Seen seen = e.seen(i + q.shift, first_key ? first_key + at : nullptr, last_key ? last_key + at : nullptr);
       first_[c] = static_cast<int32_t>(seen.first);
       last_[c] = static_cast<int32_t>(seen.last);
       from_ = std::max(from_, seen.first);

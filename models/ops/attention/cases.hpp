@@ -150,4 +150,49 @@ inline void attention_cases(sdk::Op& forward, sdk::Op& backward) {
   with("f32 to bf16", {1, 20, 20, 2, 1, 16}, [](Attrs& a) { a.s("dtype", "bf16"); });
 }
 
+/// Cases of cached_attention: new positions at the begin of a cache, within it and at its end.
+inline void cached_attention_cases(sdk::Op& op) {
+  using sdk::Attrs;
+  using sdk::CaseInput;
+  const auto with = [&](const char* name, const AttentionCase& c, double low, double high, const auto& more) {
+    constexpr uint32_t F = GALLEY_F32, I = GALLEY_I32;
+    const CaseInput none{0, {}};
+    Attrs a;
+    a.i("heads", c.heads).i("kv_heads", c.kv_heads).i("head_dim", c.D);
+    more(a);
+    op.test(name,
+            {{c.dtype, {c.B, c.Sq, c.heads * c.D}},
+             {c.dtype, {c.B, c.Sk, c.kv_heads * c.D}},
+             {c.dtype, {c.B, c.Sk, c.kv_heads * c.D}},
+             c.first_key ? CaseInput{I, {c.B, c.Sq}, c.first_key->low, c.first_key->high} : none,
+             none,
+             c.slopes ? CaseInput{F, {c.heads}, 0.005, 0.05} : none,
+             c.buckets ? CaseInput{F, {c.heads, c.buckets}} : none,
+             {I, {c.B}, low, high}},
+            std::move(a), c.Sq);
+  };
+  using Range = AttentionCase::Range;
+  const auto plain = [](Attrs&) {};
+  with("first", {2, 1, 20, 2, 2, 8}, 0, 0, plain);
+  with("last", {2, 1, 150, 4, 2, 8}, 149, 149, plain);
+  with("one of many", {4, 1, 200, 9, 3, 64}, 0, 199, plain);
+  with("some", {3, 64, 200, 4, 2, 16}, 0, 136, plain);
+  with("odd", {2, 7, 70, 3, 3, 33}, 0, 63, plain);
+  with("begins", {1, 64, 130, 2, 1, 24}, 0, 0, plain);
+  with("window", {2, 5, 160, 2, 1, 20}, 0, 155, [](Attrs& a) { a.i("window", 33); });
+  with("documents", {2, 5, 160, 2, 1, 20, false, Range{0, 100}}, 100, 155, plain);
+  with("slopes", {2, 3, 100, 4, 2, 8, false, {}, {}, true}, 0, 97, plain);
+  with("biases", {2, 3, 100, 2, 2, 8, false, {}, {}, false, 32}, 0, 97, [](Attrs& a) { a.f("scale", 1); });
+  with("cap and window", {1, 9, 90, 2, 1, 16}, 0, 81, [](Attrs& a) { a.f("softcap", 2.5).i("window", 40).f("scale", 0.3); });
+  with("heads of 128", {1, 1, 300, 2, 1, 128}, 200, 299, plain);
+  with("heads of 256", {1, 2, 70, 1, 1, 256}, 0, 60, plain);
+  for (const uint32_t dtype : {GALLEY_BF16, GALLEY_F16}) {
+    const bool b = dtype == GALLEY_BF16;
+    with(b ? "one, bf16" : "one, f16", {2, 1, 130, 4, 2, 64, false, {}, {}, false, 0, 1, dtype}, 0, 129, plain);
+    with(b ? "some, bf16" : "some, f16", {2, 64, 130, 2, 2, 24, false, {}, {}, true, 0, 1, dtype}, 0, 66, plain);
+    with(b ? "bf16 to f32" : "f16 to f32", {1, 2, 20, 2, 1, 16, false, {}, {}, false, 0, 1, dtype}, 0, 18,
+         [](Attrs& a) { a.s("dtype", "f32"); });
+  }
+}
+
 }  // namespace galley::models

@@ -84,7 +84,8 @@ class InWords {
 };
 #endif
 
-template <class Products>
+/// `cached`: of cached_attention, whose queries stand where `start` says.
+template <class Products, bool cached = false>
 class Forward {
  public:
   static void query(const Node& node, const galley_target& target, galley_kernel_plan& plan) {
@@ -102,7 +103,8 @@ class Forward {
 
   void run() const {
     const int64_t floats = Lane(node_, e_, nullptr).floats;
-    const Dropout dropout(e_, node_.read<int64_t>(Random), node_.stream());
+    const int32_t* start = cached ? node_.read<int32_t>(Start) : nullptr;
+    const Dropout dropout(e_, cached ? nullptr : node_.read<int64_t>(Random), node_.stream());
     const Relative relative(e_, node_, reinterpret_cast<int32_t*>(workspace_ + lanes_ * floats));
     relative.fill();
     const int64_t blocks = divide_up(e_.Sq, side), heads = e_.B * e_.heads;
@@ -110,7 +112,8 @@ class Forward {
       Lane l(node_, e_, workspace_ + lane * floats);
       // Later blocks see more keys: a head's last goes first, so that what is left at the end is short.
       const int64_t head = task / blocks, first = (blocks - 1 - task % blocks) * side;
-      block({head / e_.heads, head % e_.heads, first, std::min(side, e_.Sq - first)}, dropout, relative, l);
+      const int64_t b = head / e_.heads;
+      block({b, head % e_.heads, first, std::min(side, e_.Sq - first), start ? start[b] : e_.shift()}, dropout, relative, l);
     });
   }
 
@@ -221,9 +224,11 @@ class Forward {
   float* workspace_;
 };
 
-const bool added = add(kernel_of<Forward<InF32>>("attention.blocks", "attention"));
+const bool added = add(kernel_of<Forward<InF32>>("attention.blocks", "attention")) &&
+                   add(kernel_of<Forward<InF32, true>>("cached_attention.blocks", "cached_attention"));
 #if defined(GALLEY_CPU_LEVEL) && GALLEY_CPU_LEVEL >= 4
-const bool added_words = add(kernel_of<Forward<InWords>>("attention.avx512_bf16", "attention"));
+const bool added_words = add(kernel_of<Forward<InWords>>("attention.avx512_bf16", "attention")) &&
+                         add(kernel_of<Forward<InWords, true>>("cached_attention.avx512_bf16", "cached_attention"));
 #endif
 
 }  // namespace

@@ -277,7 +277,8 @@ class Gradient {
         // Dealt back and forth, as later blocks see more keys.
         const int64_t turn = i % division_.parts, whose = i / division_.parts % 2 ? division_.parts - 1 - turn : turn;
         if (whose == part)
-          block({b, kv_head * e_.group() + h, first, std::min(side, e_.Sq - first)}, dropout, l, sums, sums + e_.Sk * stride(e_));
+          block({b, kv_head * e_.group() + h, first, std::min(side, e_.Sq - first), e_.shift()}, dropout, l, sums,
+                sums + e_.Sk * stride(e_));
       }
       if (l.by_distance) relative_.gather(l.by_distance, biases(t) + h * e_.buckets);
     }

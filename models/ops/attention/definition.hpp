@@ -23,8 +23,10 @@ class AttentionDefinition {
   /// A query of a head, and the keys that it sees.
   struct Row {
     int64_t b, h, i, first, last;
+    int64_t at;  ///< the key at which the query stands
   };
-  explicit AttentionDefinition(const Node& n)
+  /// `start` (B): the keys at which the first queries of sequences stand; null: the last ones stand at the last key.
+  explicit AttentionDefinition(const Node& n, const int32_t* start = nullptr)
       : e(attention_extents(n)),
         in(attention_operands(e, n.read<double>(attention_input::Q), n.read<double>(attention_input::K),
                               n.read<double>(attention_input::V))),
@@ -32,7 +34,8 @@ class AttentionDefinition {
         last_key_(n.read<int32_t>(attention_input::LastKey)),
         slopes_(n.read<double>(attention_input::Slopes)),
         bias_(n.read<double>(attention_input::Bias)),
-        random_(n.read<int64_t>(attention_input::Random)) {
+        random_(n.read<int64_t>(attention_input::Random)),
+        start_(start) {
     if (e.dropout > 0) key_ = galley_random_key(random_, n.stream());
   }
   template <class Body>
@@ -40,9 +43,9 @@ class AttentionDefinition {
     for (int64_t b = 0; b < e.B; ++b)
       for (int64_t h = 0; h < e.heads; ++h)
         for (int64_t i = 0; i < e.Sq; ++i) {
-          const int64_t at = b * e.Sq + i;
-          const AttentionExtents::Seen s = e.seen(i, first_key_ ? first_key_ + at : nullptr, last_key_ ? last_key_ + at : nullptr);
-          body(Row{b, h, i, s.first, s.last});
+          const int64_t entry = b * e.Sq + i, at = i + (start_ ? start_[b] : e.shift());
+          const AttentionExtents::Seen s = e.seen(at, first_key_ ? first_key_ + entry : nullptr, last_key_ ? last_key_ + entry : nullptr);
+          body(Row{b, h, i, s.first, s.last, at});
         }
   }
   const double* q(const Row& r) const { return in.q + e.q_at(r.b, r.h, r.i); }
@@ -57,7 +60,7 @@ class AttentionDefinition {
     return sum;
   }
   /// From the query to key j.
-  int64_t distance(const Row& r, int64_t j) const { return j - (r.i + e.shift()); }
+  int64_t distance(const Row& r, int64_t j) const { return j - r.at; }
   /// Of the table of biases, and of its gradient.
   int64_t entry(const Row& r, int64_t j) const { return r.h * e.buckets + e.bucket(distance(r, j)); }
   struct Score {
@@ -99,6 +102,7 @@ class AttentionDefinition {
   const int32_t *first_key_, *last_key_;
   const double *slopes_, *bias_;
   const int64_t* random_;
+  const int32_t* start_;
   uint64_t key_ = 0;
 };
 

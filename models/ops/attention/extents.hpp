@@ -11,9 +11,9 @@
 
 namespace galley::models {
 
-/// Inputs of both ops; attention_grad goes on after `Random`.
+/// Inputs of both ops; attention_grad goes on after `Random`, where cached_attention has `Start`.
 namespace attention_input {
-enum : uint32_t { Q, K, V, FirstKey, LastKey, Slopes, Bias, Random, O, Lse, DO };
+enum : uint32_t { Q, K, V, FirstKey, LastKey, Slopes, Bias, Random, O, Lse, DO, Start = Random };
 }
 /// Outputs of attention_grad. DBias is there where the attribute "dbias" asks for it.
 namespace attention_output {
@@ -49,15 +49,14 @@ struct AttentionExtents {
   int64_t kv_at(int64_t b, int64_t h, int64_t j) const { return (b * Sk + j) * kv_row() + h * kv_head(); }
   int64_t o_at(int64_t b, int64_t h, int64_t i) const { return (b * Sq + i) * q_columns() + h * D; }
 
-  /// Query i stands at key i + shift(): the last query at the last key.
+  /// Query i stands at key i + shift(): the last query at the last key. (Those of cached_attention stand where its input `start` says.)
   int64_t shift() const { return Sk - Sq; }
   /// The keys first … last, of those there are; none where first > last.
   struct Seen {
     int64_t first, last;
   };
-  /// What query i sees, given its entries of first_key and last_key; null: there is no such input.
-  Seen seen(int64_t i, const int32_t* first_key, const int32_t* last_key) const {
-    const int64_t at = i + shift();
+  /// What the query at key `at` sees, given its entries of first_key and last_key; null: there is no such input.
+  Seen seen(int64_t at, const int32_t* first_key, const int32_t* last_key) const {
     Seen s = {first_key ? *first_key : 0, last_key ? *last_key : causal ? at : Sk - 1};
     if (window > 0) {
       s.first = std::max(s.first, at - window + 1);
@@ -69,7 +68,7 @@ struct AttentionExtents {
   double pairs() const {
     int64_t sum = 0;
     for (int64_t i = 0; i < Sq; ++i) {
-      const Seen s = seen(i, nullptr, nullptr);
+      const Seen s = seen(i + shift(), nullptr, nullptr);
       sum += std::max<int64_t>(s.last - s.first + 1, 0);
     }
     return static_cast<double>(sum);

@@ -42,7 +42,8 @@ using namespace models::attention_output;
 
 std::string one_a_query(const AttentionExtents& e) { return "it has to be (" + std::to_string(e.B) + ", " + std::to_string(e.Sq) + ")"; }
 
-AttentionExtents check(const Node& n) {
+/// `random`: the input after the biases is that of random numbers.
+AttentionExtents check(const Node& n, bool random = true) {
   const AttentionExtents e = attention_extents(n);
   numbers(n, Q, "q");
   if (!e.packed)
@@ -69,7 +70,7 @@ AttentionExtents check(const Node& n) {
     if (n.has(i) && n.in(i).dtype != GALLEY_F32) wrong(n, std::string(i == Slopes ? "slopes" : "bias") + " has to be F32");
   if (n.has(Bias) && (n.in(Bias).rank != 2 || n.in(Bias).shape[0] != e.heads))
     wrong(n, "bias is " + shape_text(n.in(Bias)) + "; it has to be (" + std::to_string(e.heads) + ", buckets)");
-  if (n.has(Random) && (n.in(Random).dtype != GALLEY_I64 || count(n.in(Random)) != 4))
+  if (random && n.has(Random) && (n.in(Random).dtype != GALLEY_I64 || count(n.in(Random)) != 4))
     wrong(n, "random has to be I64 (4): seed, window, first row, 0");
   if (e.dropout > 0 && !n.has(Random)) wrong(n, "dropout = " + std::to_string(e.dropout) + ", but there is no input random to draw from");
   return e;
@@ -87,8 +88,7 @@ void shape(const Node& n, Shapes& out) {
   out.set(1, GALLEY_F32, {e.B, e.heads, e.Sq});
 }
 
-void reference(const Node& n) {
-  const AttentionDefinition a(n);
+void reference_of(const Node& n, const AttentionDefinition& a) {
   const int64_t D = a.e.D;
   double *o = n.write<double>(0), *lse = n.write<double>(1);
   std::vector<double> p(static_cast<size_t>(a.e.Sk));
@@ -105,6 +105,8 @@ void reference(const Node& n) {
     }
   });
 }
+
+void reference(const Node& n) { reference_of(n, AttentionDefinition(n)); }
 
 void gradient(Backward& b) {
   const galley_node_info& n = b.node;
@@ -181,32 +183,55 @@ void grad_reference(const Node& n) {
 
 void grad_cost(const Node& n, galley_cost& out) { cost_of(attention_extents(n), 5, out); }
 
+// ---- With a cache: generation keeps the keys and values of all positions, and asks with the queries of new ones ----
+
+void cached_shape(const Node& n, Shapes& out) {
+  const AttentionExtents e = check(n, false);
+  integers(n, Start, "start");
+  vector_of(n, Start, "start", e.B);
+  if (e.Sk < e.Sq)
+    wrong(n, "k is " + shape_text(n.in(K)) + "; the cache has to have a place for each of the queries in q " + shape_text(n.in(Q)));
+  out.set(0, n.dtype(n.in(Q).dtype), {e.B, e.Sq, e.q_columns()});
+  out.set(1, GALLEY_F32, {e.B, e.heads, e.Sq});
+}
+
+void cached_reference(const Node& n) { reference_of(n, AttentionDefinition(n, n.read<int32_t>(Start))); }
+
 // ---- Tables ----
 
 Op attention("attention",
              "o = softmax(scale·q·kᵀ + biases)·v over the keys from first_key to last_key; q (B, Sq, heads·D), k, v (B, Sk, kv_heads·D) or "
              "packed in q, first_key, last_key (B, Sq), slopes (heads), bias (heads, buckets), o (B, Sq, heads·D), lse (B, heads, Sq)");
+Op cached_attention("cached_attention",
+                    "as attention, of queries of which the first of each sequence stands at key start[b]; q (B, Sq, heads·D), k, v (B, L, "
+                    "kv_heads·D), start (B) I32; what k and v hold after a query's own key is not read");
 Op attention_grad("attention_grad", "dq, dk, dv and dbias of attention from its inputs, o, lse and do; shapes as there");
 
 bool registered() {
-  const auto operands = [](Op& op) -> Op& {
-    constexpr uint64_t optional = GALLEY_OPERAND_OPTIONAL, constant = GALLEY_OPERAND_NO_GRADIENT, compute = GALLEY_OPERAND_COMPUTE;
+  constexpr uint64_t optional = GALLEY_OPERAND_OPTIONAL, constant = GALLEY_OPERAND_NO_GRADIENT, compute = GALLEY_OPERAND_COMPUTE;
+  const auto heads = [](Op& op, uint64_t keys) -> Op& {
     return op.input("q", GALLEY_ROLE_WHOLE, compute)
-        .input("k", GALLEY_ROLE_WHOLE, compute | optional)
-        .input("v", GALLEY_ROLE_WHOLE, compute | optional)
+        .input("k", GALLEY_ROLE_WHOLE, compute | keys)
+        .input("v", GALLEY_ROLE_WHOLE, compute | keys)
         .input("first_key", GALLEY_ROLE_WHOLE, optional | constant)
         .input("last_key", GALLEY_ROLE_WHOLE, optional | constant)
         .input("slopes", GALLEY_ROLE_WHOLE, optional | constant)
         .input("bias", GALLEY_ROLE_WHOLE, optional)
-        .input("random", GALLEY_ROLE_WHOLE, optional | constant)
         .attr("heads", GALLEY_ATTR_I64, GALLEY_ATTR_REQUIRED, "of q")
         .attr("kv_heads", GALLEY_ATTR_I64, 0, "of k and v; without it, heads")
-        .attr("head_dim", GALLEY_ATTR_I64, 0, "elements of a head; without it, what the columns of q leave for each")
-        .integer("by_head", 0, "1: packed, q holds q, k and v of each head beside each other")
-        .integer("causal", 1, "1: a query sees no later keys")
-        .attr("scale", GALLEY_ATTR_F64, 0, "of scores; without it, 1 / √head_dim")
+        .attr("head_dim", GALLEY_ATTR_I64, 0, "elements of a head; without it, what the columns of q leave for each");
+  };
+  const auto scores = [](Op& op) -> Op& {
+    return op.attr("scale", GALLEY_ATTR_F64, 0, "of scores; without it, 1 / √head_dim")
         .number("softcap", 0, "scores are softcap · tanh(score / softcap); 0: they are not")
-        .integer("window", 0, "how many keys a query sees, its own the last; 0: all")
+        .integer("window", 0, "how many keys a query sees, its own the last; 0: all");
+  };
+  const auto operands = [&](Op& op) -> Op& {
+    heads(op, optional)
+        .input("random", GALLEY_ROLE_WHOLE, optional | constant)
+        .integer("by_head", 0, "1: packed, q holds q, k and v of each head beside each other")
+        .integer("causal", 1, "1: a query sees no later keys");
+    return scores(op)
         .number("dropout", 0, "the probability of dropping a weight, in training")
         .integer("max_distance", 128, "from which on distances share a bucket of bias")
         .attr("bidirectional", GALLEY_ATTR_I64, 0, "1: half of the buckets are for later keys; without it, if it is not causal")
@@ -232,7 +257,17 @@ bool registered() {
       .infer<grad_shape>()
       .cost<grad_cost>()
       .reference<grad_reference>();
-  return add(attention) && add(attention_grad);
+  cached_attention_cases(cached_attention);
+  heads(cached_attention, 0).input("start", GALLEY_ROLE_WHOLE, constant);
+  scores(cached_attention)
+      .integer("max_distance", 128, "from which on distances share a bucket of bias")
+      .flags(GALLEY_OP_LOW | GALLEY_OP_PRIVATE)
+      .output("o", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_ANY_DTYPE)
+      .output("lse", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+      .infer<cached_shape>()
+      .cost<cost>()
+      .reference<cached_reference>();
+  return add(attention) && add(attention_grad) && add(cached_attention);
 }
 const bool added = registered();
 

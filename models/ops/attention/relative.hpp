@@ -63,7 +63,7 @@ class Relative {
 
  private:
   // The distance at place x of a block's line.
-  int64_t at(const Queries& q, int64_t key, int64_t x) const { return key - (q.first + e_.shift()) + side - 1 - x; }
+  int64_t at(const Queries& q, int64_t key, int64_t x) const { return key - (q.first + q.shift) + side - 1 - x; }
   int64_t within(int64_t distance) const { return std::clamp(distance, 1 - e_.Sk, e_.Sq - 1); }
   int64_t entry(int64_t distance) const { return within(distance) + e_.Sk - 1; }
 

@@ -1,6 +1,7 @@
 // Initializers run once, in double, and are rounded to F32 at the end.
 #include <algorithm>
 
+#include "cpu/half.hpp"
 #include "cpu/vector.hpp"
 #include "ops/initializers/draws.hpp"
 
@@ -12,7 +13,9 @@ using namespace sdk;
 template <class T>
 void fill_with(const Node& n) {
   T* y = n.write<T>(0);
-  const T value = static_cast<T>(n.f("value", 0));
+  T value;
+  if constexpr (std::is_arithmetic_v<T>) value = static_cast<T>(n.f("value", 0));
+  else from_float(static_cast<float>(n.f("value", 0)), value);
   cpu::over_elements(count(n.out(0)), [=](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) y[i] = value;
   });
@@ -22,6 +25,8 @@ void fill(const Node& n, void*) {
   switch (n.out(0).dtype) {
     case GALLEY_F64: return fill_with<double>(n);
     case GALLEY_F32: return fill_with<float>(n);
+    case GALLEY_BF16: return fill_with<Bf16>(n);
+    case GALLEY_F16: return fill_with<F16>(n);
     case GALLEY_I64: return fill_with<int64_t>(n);
     case GALLEY_I32: return fill_with<int32_t>(n);
     default: return fill_with<uint8_t>(n);
@@ -29,7 +34,7 @@ void fill(const Node& n, void*) {
 }
 bool fill_supports(const Node& n) {
   const uint32_t t = n.out(0).dtype;
-  return t == GALLEY_F64 || t == GALLEY_F32 || t == GALLEY_I64 || t == GALLEY_I32 || t == GALLEY_U8;
+  return t == GALLEY_F64 || t == GALLEY_F32 || t == GALLEY_BF16 || t == GALLEY_F16 || t == GALLEY_I64 || t == GALLEY_I32 || t == GALLEY_U8;
 }
 
 void values(const Node& n, void*) {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "galley/cpp/half.hpp"
 #include "galley/cuda/elementwise.hpp"
 #include "ops/initializers/draws.hpp"
 
@@ -30,7 +31,9 @@ __global__ void __launch_bounds__(kMapThreads) fill_with(T* y, int64_t count, T 
 template <class T, class Bits>
 void fill_as(const Node& n, galley_queue* queue) {
   static_assert(sizeof(T) == sizeof(Bits), "the same bytes");
-  const T value = static_cast<T>(n.f("value", 0));
+  T value;
+  if constexpr (std::is_arithmetic_v<T>) value = static_cast<T>(n.f("value", 0));
+  else sdk::from_float(static_cast<float>(n.f("value", 0)), value);
   Bits bits;
   std::memcpy(&bits, &value, sizeof bits);
   const int64_t size = count(n.out(0));
@@ -41,6 +44,8 @@ void fill(const Node& n, void*, galley_queue* queue) {
   switch (n.out(0).dtype) {
     case GALLEY_F64: return fill_as<double, uint64_t>(n, queue);
     case GALLEY_F32: return fill_as<float, uint32_t>(n, queue);
+    case GALLEY_BF16: return fill_as<sdk::Bf16, uint16_t>(n, queue);
+    case GALLEY_F16: return fill_as<sdk::F16, uint16_t>(n, queue);
     case GALLEY_I64: return fill_as<int64_t, uint64_t>(n, queue);
     case GALLEY_I32: return fill_as<int32_t, uint32_t>(n, queue);
     default: return fill_as<uint8_t, uint8_t>(n, queue);
@@ -48,7 +53,7 @@ void fill(const Node& n, void*, galley_queue* queue) {
 }
 bool fill_supports(const Node& n) {
   const uint32_t t = n.out(0).dtype;
-  return t == GALLEY_F64 || t == GALLEY_F32 || t == GALLEY_I64 || t == GALLEY_I32 || t == GALLEY_U8;
+  return t == GALLEY_F64 || t == GALLEY_F32 || t == GALLEY_BF16 || t == GALLEY_F16 || t == GALLEY_I64 || t == GALLEY_I32 || t == GALLEY_U8;
 }
 
 // ---- values -------------------------------------------------------------------------------------------------------------------------
@@ -129,8 +134,7 @@ void random_uniform(const Node& n, void*, galley_queue* queue) {
 }
 bool in_f32(const Node& n) { return n.out(0).dtype == GALLEY_F32; }
 
-const bool added = add(kernel<fill, fill_supports>("fill.cuda", "fill")) &&
-                   add(kernel<values, in_f32>("values.cuda", "values")) &&
+const bool added = add(kernel<fill, fill_supports>("fill.cuda", "fill")) && add(kernel<values, in_f32>("values.cuda", "values")) &&
                    add(kernel<random_normal, in_f32>("random_normal.cuda", "random_normal")) &&
                    add(kernel<random_uniform, in_f32>("random_uniform.cuda", "random_uniform"));
 

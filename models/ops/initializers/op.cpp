@@ -32,7 +32,7 @@ void fill_reference(const Node& n) {
     case GALLEY_I64: return fill_with<int64_t>(n);
     case GALLEY_I32: return fill_with<int32_t>(n);
     case GALLEY_U8: return fill_with<uint8_t>(n);
-    default: wrong(n, "fills F64, F32, I64, I32 and U8");
+    default: wrong(n, "fills numbers, I64, I32 and U8");
   }
 }
 

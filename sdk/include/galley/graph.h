@@ -51,7 +51,11 @@ typedef uint64_t galley_node;
  *     - Nodes that read or write it are not computed again for backward: what they made is kept.
  *     - A step that is skipped leaves it as it was before the step.
  *   A cache (keys and values of earlier positions): nodes of forward update it, in their order. A graph with a backward part writes none: a
- *   run that is resumed would compute other numbers. */
+ *   run that is resumed would compute other numbers.
+ *
+ * To generate, the host keeps keys and values by itself: it makes forward again, of some positions of each row and of one, and gives
+ * attention caches. It does so where every other node works row by row: all of its operands that differ from position to position have
+ * GALLEY_ROLE_ROWS. A model in which a strategy's node does not is generated from by whole rows, which takes longer. */
 
 /* Describes a tensor to make.
  *
@@ -167,7 +171,7 @@ typedef struct galley_node_info {
 #define GALLEY_PURPOSE_TRAIN 1u
 #define GALLEY_PURPOSE_EVAL 2u
 #define GALLEY_PURPOSE_GRADIENTS 3u /* of one micro-batch, without an update */
-#define GALLEY_PURPOSE_SAMPLE 4u    /* the head's numbers at one position of a row, the input "sample position", I32 (1) */
+#define GALLEY_PURPOSE_SAMPLE 4u    /* the head's numbers at one position of each row, the input "sample position", I32 (rows) */
 #define GALLEY_PURPOSE_EMBED 5u     /* the last hidden state */
 #define GALLEY_PURPOSE_PREDICT 6u   /* what the head makes of each row */
 #define GALLEY_PURPOSE_EXPORT 7u    /* files */

@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""galley sample with caches of keys and values: what it writes is what it writes without them, for texts within the context and beyond it, for prompts longer than what is taken at
+once, for several texts at once; every number beside its double-precision reference; and no more memory than planned. (tests/python/samples.py has the same texts beside transformers'.)"""
+import json
+import pathlib
+import shutil
+
+from errors_kit import check_error
+from galley_test import case, cases, check, finish, fixtures, fresh_folder, galley, run
+
+fresh_folder()
+WORDS = {'version': '1.0', 'truncation': None, 'padding': None, 'added_tokens': [], 'normalizer': None, 'pre_tokenizer': {'type': 'WhitespaceSplit'}, 'post_processor': None,
+         'decoder': None, 'model': {'type': 'WordLevel', 'vocab': {f'w{i}': i for i in range(211)}, 'unk_token': 'w0'}}
+DRAWN = ('--temperature', 1.4, '--top-k', 0, '--min-p', .01, '--repetition-penalty', 1.2, '--seed', 5)
+
+
+def model(name):
+    path = pathlib.Path(name)
+    if not path.exists():
+        shutil.copytree(fixtures / 'models' / name, path)
+        path.joinpath('tokenizer.json').write_text(json.dumps(WORDS))
+    return path
+
+
+def prompt(n, step=7):
+    return ' '.join(f'w{2 + i * step % 60}' for i in range(n))
+
+
+def lines(folder, texts, *words):
+    out = run('sample', folder, '--lines', *words, input=''.join(json.dumps(text) + '\n' for text in texts)).stdout
+    return [json.loads(line) for line in out.splitlines()]
+
+
+# Grouped queries, a window, ALiBi with all in one product head by head, all in one product, a cap and windows in turns, learned positions.
+@cases(['qwen3-qknorm', 'mistral-window', 'bloom-six-heads', 'gpt2-packed', 'gemma2-softcap', 'opt-preln'])
+def as_without(name):
+    folder = model(name)
+    for n, length in ((3, 40), (30, 32), (1, 24), (2, 1)):  # all but the first go beyond the context
+        words = ('--prompt', prompt(n), '--tokens', 30, '--length', length, *DRAWN)
+        check(run('sample', folder, *words).stdout == run('sample', folder, *words, '--no-cache').stdout, f'{name}, {n} tokens, length {length}')
+
+
+@case
+def long_prompts():
+    """A prompt of several pieces, of a piece and some tokens, of exactly one."""
+    folder = model('llama-rope-llama3')
+    config = json.loads(folder.joinpath('config.json').read_text())
+    folder.joinpath('config.json').write_text(json.dumps({**config, 'max_position_embeddings': 200}))
+    for n in (64, 65, 70, 73, 128, 135):
+        words = ('--prompt', prompt(n), '--tokens', 4, '--length', 140, '--temperature', 0)
+        check(run('sample', folder, *words).stdout == run('sample', folder, *words, '--no-cache').stdout, f'{n} tokens')
+
+
+@case
+def several_at_once():
+    """What a text becomes depends neither on those beside it nor on how many there are; a cut batch, and one text alone."""
+    folder = model('qwen3-qknorm')
+    texts = ['w5 w7', {'prompt': 'w9'}, prompt(20), {'prompt': prompt(11, 3)}, 'w4 w4 w4']
+    one = lines(folder, texts, '--tokens', 12, *DRAWN, '--batch', 1)
+    check(len(one) == 5 and len({x['text'] for x in one}) == 5 and all(x['tokens'] <= 12 for x in one), f'{one}')
+    for batch in (2, 4, 8):
+        check(lines(folder, texts, '--tokens', 12, *DRAWN, '--batch', batch) == one, f'--batch {batch}')
+    check(lines(folder, texts, '--tokens', 12, *DRAWN, '--no-cache') == one, 'without caches')
+    greedy = lines(folder, texts, '--tokens', 12, '--temperature', 0)
+    alone = [run('sample', folder, '--prompt', x if isinstance(x, str) else x['prompt'], '--tokens', 12, '--temperature', 0).stdout for x in texts]
+    check([x['text'] for x in greedy] == [a[len(x if isinstance(x, str) else x['prompt']):-1] for a, x in zip(alone, texts)], f'{greedy}, {alone}')
+
+
+@case
+def what_ends_a_text():
+    folder = model('qwen3-qknorm')
+    words = ('--tokens', 12, *DRAWN)
+    whole = lines(folder, ['w5 w7'], *words)[0]
+    stop = whole['text'].split()[3]
+    cut = lines(folder, ['w5 w7'], *words, '--stop', ' ' + stop)[0]
+    check(whole['ended'] == 'length' and whole['tokens'] == 12, f'{whole}')
+    check(cut['ended'] == 'stop' and whole['text'].startswith(cut['text']) and stop not in cut['text'].split(), f'{cut}')
+    config = json.loads(folder.joinpath('config.json').read_text())
+    ends = pathlib.Path('ends')
+    shutil.copytree(folder, ends)
+    ends.joinpath('config.json').write_text(json.dumps({**config, 'eos_token_id': int(stop[1:])}))
+    end = lines(ends, ['w5 w7'], *words)[0]
+    check(end['ended'] == 'end' and stop not in end['text'].split(), f'{end}')
+
+
+@case
+def sources():
+    """A model with a source keeps what it reads of it; lines are continued one by one, and the next source is another one."""
+    for name in ('t5-gated-untied', 't5-relu-tied'):
+        folder = model(name)
+        texts = ['w5 w6', 'w9 w8 w7', prompt(12)]
+        found = lines(folder, texts, '--tokens', 10, *DRAWN)
+        check(found == lines(folder, texts, '--tokens', 10, *DRAWN, '--no-cache'), f'{name}: {found}')
+        check(len({x['text'] for x in found}) == 3, f'{name}: {found}')
+
+
+@case
+def without_a_cache():
+    """LongRoPE turns all keys of a long text in another way: it is generated from by whole texts, and says so."""
+    ended = galley('sample', model('phi3-longrope'), '--prompt', 'w5 w6', '--tokens', 2, '--temperature', 0)
+    check(ended.returncode == 0 and "keys and values cannot be kept: op 'shift_long' of node 'rope table positions' does not work row by row" in ended.stderr, ended.stderr)
+
+
+@case
+def by_reference():
+    """Every number of a prompt in pieces and of single tokens beside its reference, in double precision."""
+    for name in ('gpt2-packed', 'qwen3-qknorm'):
+        text = run('sample', model(name), '--prompt', prompt(20), '--tokens', 4, '--length', 32, '--reference').stderr
+        check('outputs of' in text and 'are right' in text, text)
+
+
+@case
+def bad_lines():
+    folder = model('qwen3-qknorm')
+    for text, words, what in (('{"text": 1}', (), 'a line has to be a string or an object { "prompt": … }'), ('nonsense', (), 'stdin:1'),
+                              ('{"prompt": "a", "messages": 2}', ('--chat', '--template', 'nosuch'), "there is no chat template 'nosuch'"),
+                              ('{"text": 1}', ('--chat', '--template', 'chatml'), 'or { "messages": … }'),
+                              ('{"messages": [{"role": "user"}]}', ('--chat', '--template', 'chatml'), 'stdin:1: ')):
+        check_error(galley('sample', folder, '--lines', *words, input=text + '\n'), 2, what)
+    check_error(galley('sample', model('gemma2-softcap'), '--prompt', 'w80'), 2, "token 80 of the prompt, 'w80', is none of the model's 67")
+    check_error(galley('sample', folder, '--lines', '--prompt', 'a'), 2, '--lines and --prompt exclude each other')
+    check_error(galley('sample', folder, '--prompt', 'a', '--batch', 2), 2, '--batch requires --lines')
+
+
+finish()
