@@ -156,29 +156,23 @@ class Talker {
 
   /// Of a line: a string, { "prompt": … }, or with --chat { "messages": … }.
   Result<std::vector<TokenId>> of_line(std::string_view line, const std::string& place) {
-    const Value value = TRY(parse_json(line, place, kMostJsonValues, KeyOrder::Listed));
+    Result<std::vector<TokenId>> tokens = of_value(TRY(parse_json(line, place, kMostJsonValues, KeyOrder::Listed)));
+    if (tokens) return tokens;
+    Error error = std::move(tokens).error();
+    error.cause = place + ": " + error.cause;
+    return error;
+  }
+  Result<std::vector<TokenId>> of_value(const Value& value) {
     const auto* text = value.as<std::string>() ? value.as<std::string>() : value.field<std::string>("prompt");
-    const auto in_place = [&](Result<std::vector<TokenId>> tokens) -> Result<std::vector<TokenId>> {
-      if (tokens) return tokens;
-      Error error = std::move(tokens).error();
-      error.cause = place + ": " + error.cause;
-      return error;
-    };
     if (!chat_) {
-      if (!text) return recipe_error(place + ": a line has to be a string or an object { \"prompt\": … }");
-      return in_place(of_text(valid_utf8(*text, nullptr)));
+      if (!text) return recipe_error("a line has to be a string or an object { \"prompt\": … }");
+      return of_text(valid_utf8(*text, nullptr));
     }
-    const Table* table = value.as<Table>();
-    if (text) return in_place(of_conversation(TRY(conversation_of({{"user", valid_utf8(*text, nullptr)}}, chat_->choice()))));
+    if (text) return of_conversation(TRY(conversation_of({{"user", valid_utf8(*text, nullptr)}}, chat_->choice())));
     if (!value.field<List>("messages"))
-      return recipe_error(place + ": with --chat a line has to be a string or an object { \"prompt\": … } or { \"messages\": … }");
-    Result<Conversation> conversation = conversation_of(table->at("messages"), *table, chat_->choice());
-    if (!conversation) {
-      Error error = std::move(conversation).error();
-      error.cause = place + ": " + error.cause;
-      return error;
-    }
-    return in_place(of_conversation(*conversation));
+      return recipe_error("with --chat a line has to be a string or an object { \"prompt\": … } or { \"messages\": … }");
+    const Table& table = *value.as<Table>();
+    return of_conversation(TRY(conversation_of(table.at("messages"), table, chat_->choice())));
   }
 
   /// The begin of what an encoder's reader says of a source.
@@ -192,7 +186,7 @@ class Talker {
 
   /// Continues texts until all have ended. Which random numbers a text gets depends on its number alone.
   Status finish(std::vector<Continuation>& texts) {
-    std::vector<std::vector<TokenId>> tokens(static_cast<size_t>(generator_.rows()));
+    std::vector<std::span<const TokenId>> tokens(static_cast<size_t>(generator_.rows()));
     while (std::ranges::any_of(texts, [](const Continuation& text) { return text.ended().empty(); })) {
       for (size_t r = 0; r < tokens.size(); ++r) tokens[r] = texts[std::min(r, texts.size() - 1)].tokens();
       const std::span<const float> logits = TRY(generator_.logits(tokens));
@@ -289,9 +283,8 @@ Status command_sample(const CommandLine& a) {
   const FolderOptions given = {a.get("--base"), TRY(a.integer("--length", 0, 1))};
   if (a.has("--plan")) options.runs = false, options.shows_unfit = true;
   FolderStudy folder = TRY(study_folder(directory, given, options));
-  const Program& program = folder.study->program;
-  if ((!program.uncached.empty() || program.target_length > 0) && std::exchange(options.sample_rows, 1) > 1)
-    folder = TRY(study_folder(directory, given, options));
+  const bool one_by_one = !folder.study->program.uncached.empty() || folder.study->program.target_length > 0;
+  if (one_by_one && std::exchange(options.sample_rows, 1) > 1) folder = TRY(study_folder(directory, given, options));
   if (a.has("--plan")) {
     const Study& s = *folder.study;
     print_lines("plan of sampling from %s: %s, %lld %s of at most %lld tokens, on %s\n", directory.c_str(), s.model.model_type.c_str(),

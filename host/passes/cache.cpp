@@ -11,6 +11,7 @@
 #include <set>
 
 #include "galley/op.h"
+#include "host/passes/makers.hpp"
 #include "host/passes/passes.hpp"
 
 namespace galley {
@@ -31,13 +32,10 @@ enum class By : uint8_t { Nothing, Source, Position };
 class Body {
  public:
   explicit Body(const Compilation& c) : c_(c), graph_(c.graph), has_source_(graph_.extents().target_length > 0) {
-    std::set<galley_tensor> head = {graph_.marks.hidden};
-    for (const galley_node n : graph_.section(Section::Forward)) {
-      const GraphNode& node = graph_.node(n);
-      const bool of_head = std::ranges::any_of(node.inputs, [&](galley_tensor t) { return head.contains(t); });
-      if (of_head) head.insert(node.outputs.begin(), node.outputs.end());
-      else nodes_.push_back(n);
-    }
+    const std::vector<galley_node> head = head_nodes(graph_);
+    const std::set<galley_node> members(head.begin(), head.end());
+    for (const galley_node n : graph_.section(Section::Forward))
+      if (!members.contains(n)) nodes_.push_back(n);
   }
   bool has_source() const { return has_source_; }
   const std::vector<galley_node>& nodes() const { return nodes_; }
@@ -75,12 +73,13 @@ class Body {
       const galley_tensor t = node.inputs[i];
       if (!t) continue;
       const GraphTensor& x = graph_.tensor(t);
-      if (by_of(t) == By::Source) {
-        if (graph_.tensor(t).kind == GALLEY_KIND_INPUT || !x.producer || graph_.node(x.producer).op->flags & GALLEY_OP_TRAINING_ONLY)
+      const By its = by_of(t);
+      if (its == By::Source) {
+        if (x.kind == GALLEY_KIND_INPUT || !x.producer || graph_.node(x.producer).op->flags & GALLEY_OP_TRAINING_ONLY)
           return who + " reads '" + x.name + "' of the source";
         kept_.insert(t);
       }
-      if (by_of(t) != By::Position) continue;
+      if (its != By::Position) continue;
       const bool bound = x.fill == Fill::SourceFirst || x.fill == Fill::SourceLast;
       const bool counted =
           x.fill == Fill::Tokens || x.fill == Fill::Positions || x.fill == Fill::TargetTokens || x.fill == Fill::TargetPositions;
@@ -94,7 +93,7 @@ class Body {
     return "";
   }
 
-  /// Of attention to the source: its keys and values are there, and neither distances nor a window say where a query stands.
+  /// Of attention to the source: its keys and values are there, and neither distances nor a window depend on where a query is.
   bool is_across(const GraphNode& node) {
     return node.inputs[kK] && node.inputs[kV] && by_of(node.inputs[kK]) != By::Position && by_of(node.inputs[kV]) != By::Position &&
            !integer(node, "causal", 1) && !integer(node, "window", 0) && !node.inputs[kSlopes] && !node.inputs[kBias];
@@ -150,7 +149,7 @@ class Positions {
   }
 
  private:
-  /// What stands for a tensor of forward here.
+  /// What is read here in the place of a tensor of forward.
   Result<galley_tensor> here(galley_tensor t) {
     if (const auto made = made_.find(t); made != made_.end()) return made->second;
     if (body_.kept().contains(t)) return kept(t);

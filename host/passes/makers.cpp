@@ -1,8 +1,22 @@
 #include "host/passes/makers.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace galley {
+
+std::vector<galley_node> head_nodes(const Graph& graph) {
+  std::vector<galley_node> out;
+  if (!graph.marks.hidden) return out;
+  std::set<galley_tensor> reached = {graph.marks.hidden};
+  for (const galley_node n : graph.section(Section::Forward)) {
+    const GraphNode& node = graph.node(n);
+    if (std::ranges::none_of(node.inputs, [&](galley_tensor t) { return reached.contains(t); })) continue;
+    out.push_back(n);
+    reached.insert(node.outputs.begin(), node.outputs.end());
+  }
+  return out;
+}
 
 Makers::Makers(const Draft& draft, const std::vector<Section>& sections) : graph_(draft.graph) {
   for (const ExportedValue& e : draft.evaluated) evaluated_[e.parameter] = e.value;

@@ -9,6 +9,9 @@
 
 namespace galley {
 
+/// Returns the nodes of the head and the loss: those of forward that depend on the last hidden state, in their order.
+std::vector<galley_node> head_nodes(const Graph& graph);
+
 class Makers {
  public:
   /// Looks at these sections, which run in this order. Nodes of export read the values with which parameters are evaluated. The graph must

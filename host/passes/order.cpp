@@ -28,16 +28,9 @@ galley_tensor own_tensor(const Graph& graph, Orders& orders, GraphTensor x) {
 
 class Head {
  public:
-  Head(const Graph& graph, Orders& orders, bool keep_logits) : graph_(graph), orders_(orders), keep_logits_(keep_logits) {
-    if (!graph.marks.hidden) return;
-    std::set<galley_tensor> reached = {graph.marks.hidden};
-    for (const galley_node n : graph.section(Section::Forward)) {
-      const GraphNode& node = graph.node(n);
-      if (std::none_of(node.inputs.begin(), node.inputs.end(), [&](galley_tensor t) { return reached.contains(t); })) continue;
-      members_.insert(n);
-      forward_.push_back(n);
-      for (const galley_tensor t : node.outputs) reached.insert(t);
-    }
+  Head(const Graph& graph, Orders& orders, bool keep_logits)
+      : graph_(graph), orders_(orders), keep_logits_(keep_logits), forward_(head_nodes(graph)) {
+    members_.insert(forward_.begin(), forward_.end());
     for (const galley_node n : graph.section(Section::Backward))
       if (members_.contains(graph.node(n).origin)) {
         members_.insert(n);

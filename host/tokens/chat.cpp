@@ -69,27 +69,30 @@ Result<Table> table_option(const OptionReader& options, const char* name, const 
   return *value->as<Table>();
 }
 
+/// The names of Galley's templates, and of the model's.
+std::vector<std::string> known_templates(const Recipe& recipe, const ModelTokens& tokens) {
+  std::vector<std::string> names = files_in(recipe.library / "chat", ".jinja");
+  for (const auto& [name, text] : tokens.chat_templates) names.push_back(name);
+  return names;
+}
+
 /// The template that the option names: one of Galley's, one of the model's by its name there, or a file.
 Status take_named(const DataSpec& spec, const Recipe& recipe, const ModelTokens& tokens, const std::string& name, ChatChoice* out) {
-  const fs::path folder = recipe.library / "chat";
+  out->called = "the chat template '" + name + "'";
   if (fs::path(name).extension() == ".jinja") {
     Result<std::string> text = read_text(name);
     if (!text) return data_error(spec, text.error().cause, text.error().hint);
     out->jinja = *std::move(text);
-    out->called = "the chat template '" + name + "'";
     return ok();
   }
-  out->called = "the chat template '" + name + "'";
   if (const auto own = tokens.chat_templates.find(name); own != tokens.chat_templates.end()) {
     out->jinja = own->second;
     return ok();
   }
-  std::vector<std::string> names = files_in(folder, ".jinja");
-  if (!std::binary_search(names.begin(), names.end(), name)) {
-    for (const auto& [more, text] : tokens.chat_templates) names.push_back(more);
+  const std::vector<std::string> names = known_templates(recipe, tokens);
+  if (std::ranges::find(names, name) == names.end())
     return data_error(spec, "there is no chat template '" + name + "'; there are " + text_of(names), did_you_mean(name, names));
-  }
-  out->jinja = TRY(read_text(folder / (name + ".jinja")));
+  out->jinja = TRY(read_text(recipe.library / "chat" / (name + ".jinja")));
   return ok();
 }
 
@@ -97,10 +100,8 @@ Status take_models(const DataSpec& spec, const Recipe& recipe, const ModelTokens
   const auto own = tokens.chat_templates.find("default");
   if (own == tokens.chat_templates.end()) {
     const std::string which = tokens.chat_templates.empty() ? "has no chat template" : "has no chat template that is its default";
-    std::vector<std::string> names = files_in(recipe.library / "chat", ".jinja");
-    for (const auto& [more, text] : tokens.chat_templates) names.push_back(more);
     return data_error(spec, "the model's folder " + which,
-                      "name one: data." + spec.kind + " { template = \"chatml\" } (there are " + text_of(names) +
+                      "name one: data." + spec.kind + " { template = \"chatml\" } (there are " + text_of(known_templates(recipe, tokens)) +
                           "), the path of a .jinja file, or a function of the messages");
   }
   out->jinja = own->second;

@@ -43,7 +43,8 @@ struct ChatChoice {
 /// Chooses a template by the data's options. Without one it is the model's own.
 Result<ChatChoice> choose_chat(const DataSpec& spec, const Recipe& recipe, const ModelTokens& tokens);
 
-/// Returns the text of the template that the recipe names for its data, to be saved with the model; nullopt if it names none, or a function.
+/// Returns the text of the template that the recipe names for its data, to be saved with the model; nullopt if it names none, or a
+/// function.
 Result<std::optional<std::string>> named_chat_template(const Recipe& recipe);
 
 /// Marks around a special token that a message has as text, in what a template writes of it: no characters, which no text holds.
@@ -58,8 +59,8 @@ struct Conversation {
   Table line;     ///< what the line has beside them: "tools", "documents", "variables"
 };
 
-/// Reads the messages of a line: a list of { role, content, … }, or of { from, value, … } with "human" and "gpt". What a template would leave
-/// out is refused by name. `line` is the record that they are from, if any. Errors have no place.
+/// Reads the messages of a line: a list of { role, content, … }, or of { from, value, … } with "human" and "gpt". What a template would
+/// leave out is refused by name. `line` is the record that they are from, if any. Errors have no place.
 Result<Conversation> conversation_of(const Value& messages, const Table& line, const ChatChoice& choice);
 /// Returns the conversation of texts, as a person types them.
 Result<Conversation> conversation_of(const std::vector<std::pair<std::string, std::string>>& messages, const ChatChoice& choice);

@@ -222,8 +222,7 @@ Result<Conversation> conversation_of(const Value& value, const Table& line, cons
   for (size_t i = 0; i < list->size(); ++i) out.messages.push_back(TRY(message_of((*list)[i], i, choice)));
   if (out.messages.empty()) return recipe_error("the conversation has no messages");
   if (choice.function) {
-    if (!choice.system.empty() && role_in(out.messages.front()) != "system")
-      out.messages.insert(out.messages.begin(), Value(Table{{"role", Value("system")}, {"content", Value(choice.system)}}));
+    TRY_STATUS(add_system({}, choice, &out.messages));
     out.line = line;
     return out;
   }

@@ -78,13 +78,13 @@ void Generator::read_source(std::span<const int32_t> tokens) {
   source_taken_ = false;
 }
 
-Result<std::span<const float>> Generator::logits(std::span<const std::vector<int32_t>> texts) {
+Result<std::span<const float>> Generator::logits(std::span<const std::span<const int32_t>> texts) {
   if (!is_cached()) {
     TRY_STATUS(take_row(texts[0]));
   } else {
     if (has_source() && !std::exchange(source_taken_, true)) TRY_STATUS(take_source());
     std::vector<std::span<const int32_t>> shown;
-    for (const std::vector<int32_t>& text : texts) shown.push_back(std::span(text).last(std::min(text.size(), context())));
+    for (const std::span<const int32_t> text : texts) shown.push_back(text.last(std::min(text.size(), context())));
     TRY_STATUS(take_pieces(shown));
   }
   return std::span<const float>(logits_);
@@ -158,7 +158,7 @@ Status Generator::take_positions(std::span<const std::span<const int32_t>> texts
 std::span<const int32_t> Generator::numbers_of(Fill fill) const {
   if (fill == Fill::Tokens || fill == Fill::TargetTokens) return tokens_;
   if (fill == Fill::Positions || fill == Fill::TargetPositions) return positions_;
-  return window_.row(0)[fill].first(1);  // where the source lies, for each position alike
+  return window_.row(0)[fill].first(1);  // where the source is in its row, the same for each position
 }
 
 Status Generator::put(TensorId tensor, std::span<const int32_t> numbers) {

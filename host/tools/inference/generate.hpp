@@ -38,9 +38,9 @@ class Generator {
   /// Returns the logits of the token that follows each of rows() texts, (rows, vocabulary), valid until the next call. The tokens of a
   /// target are those after the one that begins it. The model sees the last length() tokens. What a text shares with that of the call
   /// before, from its begin on, is not computed again.
-  Result<std::span<const float>> logits(std::span<const std::vector<int32_t>> texts);
+  Result<std::span<const float>> logits(std::span<const std::span<const int32_t>> texts);
   /// Returns those of a single text.
-  Result<std::span<const float>> logits(const std::vector<int32_t>& text) { return logits(std::span(&text, 1)); }
+  Result<std::span<const float>> logits(std::span<const int32_t> text) { return logits(std::span(&text, 1)); }
 
   /// Returns the most tokens that the model sees: of a source, if it has one.
   int64_t length() const { return program_.length; }
