@@ -95,6 +95,20 @@ def turn_that_is_written_otherwise_later_is_a_row_of_its_own():
     check("message 2, the assistant's: the chat template writes it otherwise" in said, f'past = "refuse": {said}')
 
 
+@case
+def what_a_template_marks_counts():
+    """Of a reply the part within {% generation %} alone, with the token that begins before it and ends within; other turns do not count, nor what follows."""
+    pathlib.Path('marks.jinja').write_text(
+        "{% for m in messages %}{% if m.role == 'assistant' %}{{ 'noted: ' }}{% generation %}{{ m.content + '<|im_end|>' }}{% endgeneration %}{{ '\\n' }}"
+        "{% else %}{{ '<|im_start|>' + m.content + '\\n' }}{% endif %}{% endfor %}")
+    write_conversations('marked.jsonl', [turns('moru', 'x tiva', 'saat', 'we 17')])
+    facts, rows = epoch(data_of('chat', 'marked.jsonl', template='marks.jinja', packing='none'))
+    learned = [[x for x in labels if x != IGNORED] for _, labels in documents_of(rows)]
+    wanted = tokenize([' x tiva<|im_end|>', ' we 17<|im_end|>'], '--special')
+    check([len(x) for x in tokenize([' x', ' we'])] == [1, 1], 'the space before a reply is a token of its own')
+    check(facts['documents'] == 1 and learned == [wanted[0] + wanted[1]], f'{wanted}: {learned}')
+
+
 # ---- Gradients, and documents that do not see each other ------------------------------------------------------------------------------
 
 
