@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What pages hold, without a browser: what `galley report` and `galley plan --html` write is what metrics.jsonl, compare.json and the plan say; nothing that a recipe
-holds breaks out of it. report_browser.py and report_map.py have what pages do."""
+holds breaks out of it. report_generated.py has the texts that runs generate, report_browser.py and report_map.py what pages do."""
 import functools
 import itertools
 import json

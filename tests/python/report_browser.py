@@ -7,7 +7,7 @@ import pathlib
 import re
 
 from galley_test import case, cases, check, every, fresh_folder, require, together
-from report_kit import EVIL, compared, planless, two_runs, with_data
+from report_kit import EVIL, HOSTILE, compared, generated, planless, two_runs, with_data
 from report_page_kit import bytes_near, fits, in_browser, near, number, page, quiet, seconds_near, table, values
 
 fresh_folder()
@@ -219,6 +219,98 @@ def ops_by_time():
     strategies = page.run('document.querySelectorAll("[data-table=strategies] tbody tr").length')
     check(strategies == len(two_runs().profile['strategies']), f'{strategies} strategies by time')
     quiet('ops by time')
+
+
+# ---- Texts that were generated --------------------------------------------------------------------------------------------------------
+
+
+def said(title):
+    """The cells of a column of texts."""
+    return page.run(f'[...document.querySelectorAll(`[data-table=generated] td[data-title={title}]`)].map((x) => x.querySelector(".text").textContent)')
+
+
+@case
+def generated_texts():
+    """Those of the last evaluation, and of an earlier one that is chosen; the curve of the match."""
+    page.open(generated().page)
+    titles = page.run('[...document.querySelectorAll(".chart h3")].map((x) => x.firstChild.textContent)')
+    check(titles[:3] == ['Training loss', 'Validation loss', 'Match'], f'curves: {titles}')
+    check(values('runs', 'match') == [(0.375,)], f'the match of the run is {values("runs", "match")}')
+    options = page.run('[...document.querySelectorAll("#generated select option")].map((x) => x.textContent)')
+    check(options == ['0, match 0.25', '4, match 0.5', '8', '12, match 0.375'], f'steps to choose: {options}')
+    check(values('generated', 'index', 'match', 'tokens', 'ended') == [(0, 0, 12, 'end'), (1, 0.5, 12, 'end'), (2, 0, 12, 'length')], f'{table("generated")}')
+    page.fill('#generated select', '1', 'change')
+    wanted = [x for x in generated().lines if x['step'] == 4]
+    for key in ('prompt', 'expected', 'text'):
+        check(said(key) == [x[key] for x in wanted], f'{key}: {said(key)}')
+    page.press('[data-table=generated] th[data-key=match] button')
+    check(values('generated', 'match') == [(0.5,), (0,), (0,)], f'ordered by match: {values("generated", "match")}')
+    quiet('texts that were generated')
+
+
+@case
+def hostile_texts_that_were_generated():
+    """Nothing of them becomes an element, and nothing is hidden."""
+    page.open(generated().page)
+    check(said('prompt')[0] == HOSTILE and said('text')[0] == f'{HOSTILE}␀␛[31m‹U+202E›evil␡‹U+200B›\u200d\ttab\nline', f'{said("text")[0]!r}')
+    check(page.run('document.title') == 'Run generated' and page.run('document.images.length') == 0, 'a text has become an element')
+    quiet('hostile texts')
+
+
+@case
+def long_texts_that_were_generated():
+    """They are cut, and shown whole."""
+    page.open(generated().page, 390, 844, touch=True)
+    fits('long texts', 390)
+    line = generated().lines[-2]
+    check(said('text')[1] == line['text'][:200] + '…' and said('expected')[1] == '\n' * 11 + '…', f'{said("text")[1]!r}, {said("expected")[1]!r}')
+    buttons = page.run('[...document.querySelectorAll("#generated td button")].map((x) => x.textContent)')
+    check(buttons == ['all 43 characters', 'all 20 001 characters', 'all 32 768 characters'], f'{buttons}')
+    page.press('#generated td button', 'all 20 001 characters')
+    page.press('#generated td button', 'all 32 768 characters')
+    check(said('text')[1] == line['text'] and said('text')[2] == 'é' * 32768, 'a long text is not shown whole')
+    check('The page has the first 64.00 KiB of 195.31 KiB.' in page.text('#generated'), page.text('#generated')[-300:])
+    fits('long texts, whole', 390)
+    page.press('#generated td button', 'less')
+    check(said('text')[1] == line['text'][:200] + '…', 'a text is not cut again')
+    quiet('long texts')
+
+
+@case
+def texts_that_are_not_there():
+    def change(data):
+        of = data['runs'][0]['generated']
+        of.update(trouble=f'{EVIL}: too large', found=9)
+        of['evaluations'][-1]['count'] = 5000
+    page.open(with_data(generated().page, 'trouble.html', change))
+    check(page.text('.trouble') == f'{EVIL}: too large', page.text('.trouble'))
+    notes = page.run('[...document.querySelectorAll("#generated .note")].map((x) => x.textContent)')
+    check(any('Of 9 evaluations the page has 4, the first and the last among them. Of 5 000 texts these are the first 3.' in x for x in notes), f'{notes}')
+
+    def nothing(data):
+        of = data['runs'][0]['generated']
+        of.update(trouble='too large')
+        of.pop('evaluations')
+    page.open(with_data(generated().page, 'nothing.html', nothing))
+    check(page.text('.trouble') == 'too large' and page.run('document.querySelectorAll("#generated table").length') == 0, page.text('#generated'))
+    page.open(two_runs().page)
+    check(page.run('document.querySelector("#generated")') is None, 'runs that generate nothing have texts')
+    quiet('texts that are not there')
+
+
+@case
+def texts_of_several_runs():
+    def second(data):
+        other = json.loads(json.dumps(data['runs'][0]))
+        other.update(name=EVIL)
+        other['generated']['evaluations'] = [dict(step=3, count=1, lines=[dict(index=0, prompt='alone', text='here')])]
+        data['runs'].append(other)
+    page.open(with_data(generated().page, 'several.html', second))
+    page.fill('#generated select[aria-label=run]', '1', 'change')
+    check(said('prompt') == ['alone'] and said('text') == ['here'] and said('expected') == [], f'{said("prompt")}')
+    heads = page.run('[...document.querySelectorAll("[data-table=generated] th")].map((x) => x.textContent)')
+    check(heads == ['number', 'prompt', 'text'], f'{heads}')
+    quiet('texts of several runs')
 
 
 @case

@@ -214,6 +214,35 @@ def two_runs():
     return types.SimpleNamespace(names=names, stdout=stdout, page='first/report.html', data=sealed('first/report.html'), profile=profile)
 
 
+def generated_line(step, index, **more):
+    """A line of generated.jsonl; what is None is left out."""
+    line = dict(step=step, index=index, prompt=f'ask {index}', expected=f'want {index}', text=f'say {index} after {step}', ended='end', tokens=12,
+                match=index % 2 / 2) | more
+    return {key: x for key, x in line.items() if x is not None}
+
+
+def generating(name, lines, matches=()):
+    """A run that has generated these lines, each an object or the line as it is, and whose evaluations have these matches: [(step, match)]."""
+    folder = copy_of_half(name)
+    (folder / 'generated.jsonl').write_text(''.join(x if isinstance(x, str) else json.dumps(x) + '\n' for x in lines))
+    with open(folder / 'metrics.jsonl', 'a') as file:
+        for step, match in matches:
+            file.write(json.dumps(dict(step=step, samples=3, seconds=1.2) | ({} if match is None else dict(match=match))) + '\n')
+    return folder
+
+
+@functools.cache
+def generated():
+    """A run that has generated three texts at its start and at three steps, some of them hostile."""
+    hostile = {(12, 0): dict(prompt=HOSTILE, text=f'{HOSTILE}\x00\x1b[31m\u202eevil\x7f\u200b\u200d\ttab\nline'),
+               (12, 1): dict(text='x' + '🎈' * 10000, expected='\n' * 40 + 'end'),
+               (12, 2): dict(text='é' * 100000, ended='length')}
+    lines = [generated_line(step, index, **hostile.get((step, index), {})) for step in (0, 4, 8, 12) for index in range(3)]
+    folder = generating('generated', lines, [(0, 0.25), (4, 0.5), (8, None), (12, 0.375)])
+    run('report', folder)
+    return types.SimpleNamespace(lines=lines, page=folder / 'report.html', data=sealed(folder / 'report.html'))
+
+
 @functools.cache
 def planless():
     """A run whose plan cannot be made again: its model has gone."""

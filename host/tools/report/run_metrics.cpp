@@ -59,7 +59,7 @@ Result<RunMetrics> read_run_metrics(const std::filesystem::path& run, size_t mos
   const std::string text = std::filesystem::exists(path, error) ? TRY(read_text(path, UINT64_C(1) << 34)) : std::string();
   Columns columns;
   RunMetrics out;
-  List validation_steps, validation_losses;
+  List validation_steps, validation_losses, evaluation_steps, matches, samples;
   size_t steps = 0;
   int64_t skipped = 0, number = 0;
   for (size_t begin = 0; begin < text.size();) {
@@ -78,6 +78,14 @@ Result<RunMetrics> read_run_metrics(const std::filesystem::path& run, size_t mos
       loss->second.number(&x);
       validation_steps.push_back(entries->at("step"));
       validation_losses.push_back(number_value(x));
+      continue;
+    }
+    if (entries->contains("samples") && !entries->contains("loss")) {
+      double x = kAbsent;
+      if (const auto match = entries->find("match"); match == entries->end() || !match->second.number(&x)) continue;
+      evaluation_steps.push_back(entries->at("step"));
+      matches.push_back(number_value(x));
+      samples.push_back(entries->at("samples"));
       continue;
     }
     skipped += entries->contains("skipped");
@@ -103,6 +111,8 @@ Result<RunMetrics> read_run_metrics(const std::filesystem::path& run, size_t mos
                {"speed", speed_of(columns)},
                {"columns", Value(std::move(kept))}};
   out.validation = {{"step", Value(std::move(validation_steps))}, {"loss", Value(std::move(validation_losses))}};
+  out.evaluation = {
+      {"step", Value(std::move(evaluation_steps))}, {"match", Value(std::move(matches))}, {"samples", Value(std::move(samples))}};
   return out;
 }
 

@@ -14,6 +14,8 @@ struct RunMetrics {
   Table steps;
   /// {step: [], loss: []}
   Table validation;
+  /// Of the texts that were generated: {step: [], match: [], samples: []}, of evaluations that say a match.
+  Table evaluation;
 };
 
 /// Reads the metrics. With more than `most` steps, columns have the means of `every` steps in a row, at the last of them. Leaves out a last

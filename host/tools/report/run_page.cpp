@@ -9,6 +9,7 @@
 #include "host/plan/timing.hpp"
 #include "host/session/run.hpp"
 #include "host/tools/report/plan_report.hpp"
+#include "host/tools/report/run_generated.hpp"
 #include "host/tools/report/run_metrics.hpp"
 #include "host/tools/report/tensors.hpp"
 
@@ -84,7 +85,10 @@ std::string differs_text(const Value& memory, const Study& s) {
 /// The page's data as it grows.
 class ReportData {
  public:
-  explicit ReportData(const StudyOptions& options) : options_(options) { options_.runs = false; }
+  /// `runs`: how many will be added.
+  ReportData(const StudyOptions& options, size_t runs) : options_(options), most_generated_(std::max<size_t>(kMostGenerated / runs, 2)) {
+    options_.runs = false;
+  }
 
   enum class Map : uint8_t { Yes, No };
   Status add_run(const fs::path& directory, const std::string& name, const std::string& arm, Map wanted) {
@@ -97,11 +101,14 @@ class ReportData {
           profile = TRY(optional_json(directory / "profile.json"));
     if (!profile.field<List>("ops") || !profile.field<List>("strategies")) profile = Value();
     if (!memory.field<Table>("classes")) memory = Value();
+    Value generated = TRY(read_generated(directory, most_generated_));
     Table run = {{"name", Value(name)},
                  {"directory", Value(directory.string())},
                  {"record", Value(record_json(record))},
                  {"metrics", Value(std::move(metrics.steps))},
                  {"validation", Value(std::move(metrics.validation))},
+                 {"evaluation", Value(std::move(metrics.evaluation))},
+                 {"generated", std::move(generated)},
                  {"memory", memory},
                  {"usage", std::move(usage)},
                  {"profile", std::move(profile)}};
@@ -148,6 +155,7 @@ class ReportData {
   }
 
   StudyOptions options_;
+  size_t most_generated_;  ///< lines of a run
   List runs_;
   std::vector<Table> maps_;
   std::vector<std::string> texts_, titles_;  ///< of them
@@ -173,7 +181,10 @@ Result<Value> comparison_page(const fs::path& directory, const StudyOptions& opt
   const auto* arms = comparison.field<List>("arms");
   if (!arms || !comparison.field<List>("seeds") || !comparison.field<List>("differ"))
     return run_error(file.string() + ": no 'arms', 'seeds' or 'differ'", "the file is not one that Galley wrote");
-  ReportData data(options);
+  size_t count = 0;
+  for (const Value& arm : *arms)
+    if (const auto* runs = arm.field<List>("runs")) count += runs->size();
+  ReportData data(options, std::max<size_t>(count, 1));
   std::string names;
   for (const Value& arm : *arms) {
     const std::string name = arm.text_field("name");
@@ -287,7 +298,7 @@ Result<Value> report_page(const std::vector<fs::path>& directories, const StudyO
   }
   const bool short_names =
       endings.size() == directories.size() && !endings.contains("") && !endings.contains(".") && !endings.contains("..");
-  ReportData data(options);
+  ReportData data(options, directories.size());
   std::string names;
   for (const fs::path& directory : directories) {
     const std::string name = short_names ? directory.lexically_normal().filename().string() : directory.string();

@@ -7,6 +7,7 @@
 const curveDefinitions = [
   {key: 'loss', title: 'Training loss', about: ''},
   {key: 'validation', title: 'Validation loss', about: '', points: true},
+  {key: 'evaluation', title: 'Match', about: 'share of the generated texts', points: true},
   {key: 'lr', title: 'Learning rate', about: ''},
   {key: 'grad_norm', title: 'Gradient norm', about: 'before clipping'},
   {key: 'speed', title: 'Speed', about: 'positions a second'},
@@ -41,6 +42,7 @@ function valuesOf(run, key, byTokens) {
   const c = run.metrics.columns;
   const at = (steps, values) => ({steps: alongOf(run, steps, byTokens), values});
   if (key === 'validation') return run.validation.step.length ? at(run.validation.step, run.validation.loss) : null;
+  if (key === 'evaluation') return run.evaluation.step.length ? at(run.evaluation.step, run.evaluation.match) : null;
   if (key === 'speed') {
     if (!c.positions || !c.seconds) return null;
     return at(c.step, c.positions.map((n, i) => (c.seconds[i] > 0 ? n / c.seconds[i] : null)));
@@ -130,9 +132,9 @@ class Curves {
     return {lines, rows: rowsOf(lines, this.range()), count: new Set(lines.flatMap((l) => l.steps)).size};
   }
 
-  /** From the first step or validation of any run to the last one. */
+  /** From the first step, validation or evaluation of any run to the last one. */
   range() {
-    const ends = this.runs.flatMap((run) => ['loss', 'validation'].map((key) => valuesOf(run, key, this.byTokens))).filter((v) => v && v.steps.length);
+    const ends = this.runs.flatMap((run) => ['loss', 'validation', 'evaluation'].map((key) => valuesOf(run, key, this.byTokens))).filter((v) => v && v.steps.length);
     if (!ends.length) return [];
     return [Math.min(...ends.map((v) => v.steps[0])), Math.max(...ends.map((v) => v.steps[v.steps.length - 1]))];
   }

@@ -1,4 +1,4 @@
-// What the page shows of its data, in order: verdicts, runs, curves, ops by time, the memory map, recipes and versions.
+// What the page shows of its data, in order: verdicts, runs, curves, generated texts, ops by time, the memory map, recipes and versions.
 //
 // The data: {kind: "plan", "runs" or "comparison", title, galley, runs: […], comparison, maps: […]}; host/tools/report/run_page.cpp makes it.
 'use strict';
@@ -137,6 +137,8 @@ function main() {
     place.append(runsSection(trained));
     curves = new Curves(trained, place, Boolean(data.comparison && data.comparison.budget), data.comparison ? data.comparison.arms[0].name : null);
   }
+  const generating = trained.filter((run) => run.generated);
+  if (generating.length) place.append(generatedSection(generating));
   const profiled = data.runs.filter((run) => run.profile);
   if (profiled.length) place.append(profileSection(profiled));
   // What leads to the map comes before it on the page, and is made after it.

@@ -103,6 +103,13 @@ function comparisonSection(compare, groups) {
 /** One row a run: how far it came, and its speed with its spread. */
 function runsSection(runs) {
   const last = (list) => (list.length ? list[list.length - 1] : null);
+  const matchColumn = {
+    title: 'match',
+    number: true,
+    key: 'match',
+    cell: (r) => numberText(last(r.evaluation.match), 4),
+    value: (r) => last(r.evaluation.match)
+  };
   const spread = (s) => (s ? `${numberText(s.median, 4)} [${numberText(s.low, 4)}, ${numberText(s.high, 4)}]` : '–');
   const columns = [
     {
@@ -131,6 +138,7 @@ function runsSection(runs) {
       cell: (r) => numberText(last(r.validation.loss), 5),
       value: (r) => last(r.validation.loss)
     },
+    ...(runs.some((r) => r.evaluation.match.length) ? [matchColumn] : []),
     {title: 'positions a second', number: true, key: 'speed', cell: (r) => spread(r.metrics.speed), value: (r) => r.metrics.speed},
     {title: 'skipped', number: true, key: 'skipped', cell: (r) => grouped(r.metrics.skipped), value: (r) => r.metrics.skipped},
     {
