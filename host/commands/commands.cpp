@@ -299,7 +299,8 @@ std::vector<CommandSpec> all_commands() {
        "DIR",
        "continue a prompt, or chat with the model",
        "DIR is a run's directory, a model's folder (config.json, model.safetensors, tokenizer.json), or an adapter's in PEFT's format.\n"
-       "Prints text as it is generated, until it has --tokens tokens, an end-of-text token, or a --stop text. Examples:\n"
+       "Prints text as it is generated, until it has --tokens tokens, an end-of-text token, or a --stop text. A text that grows\n"
+       "beyond the context is continued from its last tokens. Examples:\n"
        "  galley sample runs/first --prompt \"A plan is\" --tokens 200 --temperature 0.8 --seed 7\n"
        "  galley sample runs/chat --chat                  a conversation, in the model's chat template\n"
        "  echo \"Name a prime.\" | galley sample model --chat --temperature 0\n"
@@ -323,6 +324,9 @@ std::vector<CommandSpec> all_commands() {
         {"--template", "NAME", "with --chat: another chat template than the model's: a name, or a .jinja file"},
         {"--length", "N",
          "with a model's or an adapter's folder: the context length in tokens (512, or the model's own where that is shorter)"},
+        {"--overlong", "HOW",
+         "a prompt longer than the context: `refuse` it (the default), or `cut` it: show its last tokens (of a source the first), of a "
+         "conversation leave out the oldest turns after the system message"},
         {"--plan", "", "print the memory that this needs, and sample nothing"},
         {"--no-cache", "", "keep no keys and values of earlier tokens: make each token from the whole text, which takes longer"},
         {"--base", "DIR", "with an adapter's folder: its base model, if it is not where adapter_config.json says"},

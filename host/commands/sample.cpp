@@ -36,10 +36,22 @@ bool is_partial(std::string_view text) {
   return false;
 }
 
+/// Leaves out the oldest turn of a conversation: the first message that is not the system's, and what follows it up to the user's next
+/// one. Returns whether there is such a next one.
+bool drop_oldest_turn(List& messages) {
+  const auto role = [](const Value& message) { return message.text_field("role"); };
+  const auto first = std::ranges::find_if(
+      messages, [](const std::string& who) { return who != "system" && who != "developer"; }, role);
+  const auto next = first == messages.end() ? first : std::ranges::find(first + 1, messages.end(), std::string("user"), role);
+  if (next == messages.end()) return false;
+  messages.erase(first, next);
+  return true;
+}
+
 /// Translates between a person's text and the model.
 class Talker {
  public:
-  static Result<std::unique_ptr<Talker>> open(const CommandLine& a, Session& session) {
+  static Result<std::unique_ptr<Talker>> open(const CommandLine& a, FolderKind kind, Session& session) {
     const Study& study = session.study();
     if (const Learning& learning = study.recipe.learning; learning.labels != Fill::NextTokens && learning.labels != Fill::TargetLabels)
       return recipe_error("galley sample: a model whose task is '" + learning.task + "' generates no text",
@@ -53,6 +65,9 @@ class Talker {
     out->draw_.min_p = TRY(a.number("--min-p", 0, 0, 1));
     out->draw_.repetition_penalty = TRY(a.number("--repetition-penalty", 1, 1e-3, 1e3));
     out->draw_.seed = static_cast<uint64_t>(TRY(a.integer("--seed", 1, 0)));
+    out->cuts_ = a.get("--overlong") == "cut";
+    out->of_run_ = kind == FolderKind::Run;
+    out->of_lines_ = a.has("--lines");
     if (const auto it = a.flags.find("--stop"); it != a.flags.end()) out->stops_.texts = it->second;
     out->stops_.tokens = out->codec_.stops();
     if (!a.has("--chat")) return out;
@@ -106,6 +121,9 @@ class Talker {
       numbered_ += texts.size();
       texts.clear();
     }
+    if (cut_)
+      log(LogLevel::Warning, std::to_string(cut_) + " of " + std::to_string(numbered_) + " prompts did not fit into the model's context: " +
+                                 (chat_ ? "the oldest turns were left out" : "it saw " + seen()));
     return ok();
   }
 
@@ -132,26 +150,53 @@ class Talker {
       return target_of(tokens);
     }
     if (tokens.empty()) tokens.push_back(codec_.eos() >= 0 ? codec_.eos() : '\n');
-    if (static_cast<int64_t>(tokens.size()) > generator_.length())
-      log(LogLevel::Warning, "the prompt has " + std::to_string(tokens.size()) + " tokens, but the model sees only the last " +
-                                 std::to_string(generator_.length()));
+    TRY_STATUS(check_length(tokens.size()));
     return tokens;
   }
 
   /// The tokens after which the assistant answers.
-  Result<std::vector<TokenId>> of_conversation(const Conversation& conversation) {
-    std::vector<TokenId> tokens;
-    std::vector<bool> counts;
-    TRY_STATUS(codec_.encode(TRY(chat_->prompt(conversation)), work_, &tokens, &counts));
-    TRY_STATUS(check(tokens));
-    if (tokens.empty())
-      return recipe_error("the chat template makes no tokens of the conversation, so there is nothing to answer",
-                          "its function has to return the parts of the text, also when it is called to generate");
-    if (static_cast<int64_t>(tokens.size()) >= generator_.length())
-      return recipe_error(
-          "the conversation has " + std::to_string(tokens.size()) + " tokens; the model sees only " + std::to_string(generator_.length()),
-          "for a model's folder, --length sets a longer context");
-    return generator_.has_source() ? target_of(tokens) : tokens;
+  Result<std::vector<TokenId>> of_conversation(Conversation conversation) {
+    for (size_t turns = 0, whole = 0;; ++turns) {
+      std::vector<TokenId> tokens;
+      std::vector<bool> counts;
+      TRY_STATUS(codec_.encode(TRY(chat_->prompt(conversation)), work_, &tokens, &counts));
+      TRY_STATUS(check(tokens));
+      if (tokens.empty())
+        return recipe_error("the chat template makes no tokens of the conversation, so there is nothing to answer",
+                            "its function has to return the parts of the text, also when it is called to generate");
+      if (turns == 0) whole = tokens.size();
+      if (static_cast<int64_t>(tokens.size()) < generator_.length()) {
+        if (turns > 0) tell_cut("the conversation has " + std::to_string(whole) + " tokens, so that its oldest turns are left out");
+        if (generator_.has_source()) return target_of(tokens);
+        return tokens;
+      }
+      if (cuts_ && drop_oldest_turn(conversation.messages)) continue;
+      return too_long(std::string(turns > 0 ? "the last turn of the conversation" : "the conversation") + " has " +
+                          std::to_string(tokens.size()) + " tokens; the model's context is " + std::to_string(generator_.length()) +
+                          " with the answer",
+                      cuts_ ? "" : "--overlong cut leaves out the oldest turns");
+    }
+  }
+
+  /// Refuses a prompt of more tokens than the model sees, or tells of it.
+  Status check_length(size_t tokens) {
+    if (static_cast<int64_t>(tokens) <= generator_.length()) return ok();
+    const std::string has = "the prompt has " + std::to_string(tokens) + " tokens";
+    if (!cuts_)
+      return too_long(has + "; the model's context is " + std::to_string(generator_.length()), "--overlong cut shows it " + seen());
+    tell_cut(has + ", but the model sees only " + seen());
+    return ok();
+  }
+  /// What the model sees of a prompt that is too long.
+  std::string seen() const {
+    return std::string("the ") + (generator_.has_source() ? "first " : "last ") + std::to_string(generator_.length());
+  }
+  Error too_long(const std::string& cause, const std::string& cut) const {
+    const std::string length = of_run_ ? "a run's context is its recipe's length" : "--length N sets a longer context";
+    return recipe_error(cause, cut.empty() ? length : length + "; " + cut);
+  }
+  void tell_cut(const std::string& text) {
+    if (cut_++ == 0 && !of_lines_) log(LogLevel::Warning, text);
   }
 
   /// Of a line: a string, { "prompt": … }, or with --chat { "messages": … }.
@@ -176,12 +221,10 @@ class Talker {
   }
 
   /// The begin of what an encoder's reader says of a source.
-  std::vector<TokenId> target_of(std::span<const TokenId> source) {
-    if (static_cast<int64_t>(source.size()) > generator_.length())
-      log(LogLevel::Warning, "the prompt has " + std::to_string(source.size()) + " tokens, but the model sees only the first " +
-                                 std::to_string(generator_.length()));
+  Result<std::vector<TokenId>> target_of(std::span<const TokenId> source) {
+    TRY_STATUS(check_length(source.size()));
     generator_.read_source(source);
-    return {start_};
+    return std::vector<TokenId>{start_};
   }
 
   /// Continues texts until all have ended. Which random numbers a text gets depends on its number alone.
@@ -232,7 +275,8 @@ class Talker {
   Draw draw_;
   Stops stops_;
   const bool terminal_ = isatty(STDOUT_FILENO) == 1;
-  int64_t drawn_ = 0;
+  bool cuts_ = false, of_run_ = false, of_lines_ = false;  ///< what is too long is cut; of a run, of lines of stdin
+  int64_t drawn_ = 0, cut_ = 0;
   size_t numbered_ = 0;  ///< texts of lines that have ended
 };
 
@@ -272,6 +316,8 @@ Status command_sample(const CommandLine& a) {
   if (const auto stops = a.flags.find("--stop"); stops != a.flags.end())
     for (const std::string& stop : stops->second)
       if (stop.empty()) return recipe_error("galley sample: --stop is empty", "give the text to stop before, or omit --stop");
+  if (const std::string how = a.get("--overlong", "refuse"); how != "refuse" && how != "cut")
+    return recipe_error("galley sample: --overlong '" + how + "'", "known: refuse, cut");
   const FolderKind kind = TRY(kind_of_folder(directory));
   if (kind == FolderKind::Run && a.has("--length"))
     return recipe_error("galley sample: --length applies to a model's folder only; a run uses its recipe's length");
@@ -295,7 +341,7 @@ Status command_sample(const CommandLine& a) {
   }
   ReferenceShown reference = TRY(ReferenceShown::open(a));
   const auto session = TRY(folder.open(reference.options()));
-  const auto talker = TRY(Talker::open(a, *session));
+  const auto talker = TRY(Talker::open(a, kind, *session));
   if (const std::string& why = folder.study->program.uncached; !why.empty())
     log(LogLevel::Warning, "each token is made from the whole text, because keys and values cannot be kept: " + why);
   if (a.has("--lines")) return reference.finish(talker->lines());

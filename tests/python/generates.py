@@ -36,7 +36,7 @@ def lines(folder, texts, *words):
 def as_without(name):
     folder = model(name)
     for n, length in ((3, 40), (30, 32), (1, 24), (2, 1)):  # all but the first go beyond the context
-        words = ('--prompt', prompt(n), '--tokens', 30, '--length', length, *DRAWN)
+        words = ('--prompt', prompt(n), '--tokens', 30, '--length', length, '--overlong', 'cut', *DRAWN)
         check(run('sample', folder, *words).stdout == run('sample', folder, *words, '--no-cache').stdout, f'{name}, {n} tokens, length {length}')
 
 
@@ -64,6 +64,57 @@ def several_at_once():
     greedy = lines(folder, texts, '--tokens', 12, '--temperature', 0)
     alone = [run('sample', folder, '--prompt', x if isinstance(x, str) else x['prompt'], '--tokens', 12, '--temperature', 0).stdout for x in texts]
     check([x['text'] for x in greedy] == [a[len(x if isinstance(x, str) else x['prompt']):-1] for a, x in zip(alone, texts)], f'{greedy}, {alone}')
+
+
+@case
+def prompt_longer_than_the_context():
+    """It is refused, with its place among lines; or the model sees its last tokens, of a source the first."""
+    folder = model('qwen3-qknorm')
+    words = ('--tokens', 6, '--length', 12, '--temperature', 0)
+    hint = '--length N sets a longer context; --overlong cut shows it the last 12'
+    for how in ((), ('--overlong', 'refuse')):
+        check_error(galley('sample', folder, '--prompt', prompt(13), *words, *how), 2, "the prompt has 13 tokens; the model's context is 12", hint=hint)
+    long, last = [prompt(12), prompt(13), prompt(30)], [prompt(12), ' '.join(prompt(13).split()[-12:]), ' '.join(prompt(30).split()[-12:])]
+    given = ''.join(json.dumps(x) + '\n' for x in long)
+    check_error(galley('sample', folder, '--lines', *words, input=given), 2, "stdin:2: the prompt has 13 tokens; the model's context is 12", hint=hint)
+    ended = galley('sample', folder, '--lines', *words, '--overlong', 'cut', input=given)
+    check([json.loads(x) for x in ended.stdout.splitlines()] == lines(folder, last, *words), f'{ended.stdout}')
+    check("2 of 3 prompts did not fit into the model's context: it saw the last 12" in ended.stderr, ended.stderr)
+    ended = galley('sample', folder, '--prompt', long[2], *words, '--overlong', 'cut')
+    check(ended.stdout[len(long[2]):] == run('sample', folder, '--prompt', last[2], *words).stdout[len(last[2]):], ended.stdout)
+    check('the prompt has 30 tokens, but the model sees only the last 12' in ended.stderr, ended.stderr)
+    source = model('t5-relu-tied')
+    check_error(galley('sample', source, '--prompt', prompt(13), *words), 2, "the prompt has 13 tokens; the model's context is 12",
+                hint='--overlong cut shows it the first 12')
+    cut = galley('sample', source, '--prompt', prompt(13), *words, '--overlong', 'cut')
+    check(cut.stdout == run('sample', source, '--prompt', prompt(12), *words).stdout and 'only the first 12' in cut.stderr, f'{cut.stdout}, {cut.stderr}')
+
+
+@case
+def conversation_longer_than_the_context():
+    """It is refused; or its oldest turns are left out, and the system's message stays."""
+    folder = model('qwen3-qknorm')
+    pathlib.Path('words.jinja').write_text('{% for m in messages %}{{ m.content }} {% endfor %}')
+    said = lambda *messages: dict(messages=[dict(role=role, content=content) for role, content in messages])
+    words = ('--chat', '--template', 'words.jinja', '--tokens', 3, '--length', 12, '--temperature', 0)
+    system, last = ('system', 'w3 w4'), [('user', 'w5 w6 w7'), ('assistant', 'w8 w9'), ('user', 'w10 w11')]
+    long = said(system, ('user', 'w20 w21'), ('assistant', 'w22'), ('assistant', 'w23'), *last)
+    given = lambda *of: ''.join(json.dumps(x) + '\n' for x in of)
+    check_error(galley('sample', folder, '--lines', *words, input=given(said(*last), long)), 2,
+                "stdin:2: the conversation has 13 tokens; the model's context is 12 with the answer",
+                hint='--length N sets a longer context; --overlong cut leaves out the oldest turns')
+    ended = galley('sample', folder, '--lines', *words, '--overlong', 'cut', input=given(long, said(*last)))
+    check([json.loads(x) for x in ended.stdout.splitlines()] == lines(folder, [said(system, *last), said(*last)], *words), ended.stdout)
+    check("1 of 2 prompts did not fit into the model's context: the oldest turns were left out" in ended.stderr, ended.stderr)
+    whole = said(system, *last[:2], ('user', prompt(11)))
+    check_error(galley('sample', folder, '--lines', *words, '--overlong', 'cut', input=given(whole)), 2, 'stdin:1: the last turn of the conversation has 13 tokens',
+                hint='--length N sets a longer context')
+    # A person who types turn after turn.
+    turns = f'w5 w6 w7\n{prompt(8)}\nw14\n'
+    ended = galley('sample', folder, *words, input=turns)
+    check(ended.returncode == 2 and 'the conversation has 1' in ended.stderr and len(ended.stdout.splitlines()) == 1, f'{ended.stdout}, {ended.stderr}')
+    ended = galley('sample', folder, *words, '--overlong', 'cut', input=turns)
+    check(ended.returncode == 0 and len(ended.stdout.splitlines()) == 3 and ended.stderr.count('its oldest turns are left out') == 1, f'{ended.stdout}, {ended.stderr}')
 
 
 @case

@@ -36,7 +36,7 @@ def with_tokenizer(name, folder, kind):
 
 def continued(folder, prompt, case_, *words):
     """The ids that are written after a prompt; after nothing, where a prompt is a source."""
-    length = ('--length', case_['length']) if 'length' in case_ else ()
+    length = ('--length', case_['length'], '--overlong', 'cut') if 'length' in case_ else ()
     out = run('sample', folder, '--prompt', prompt, '--temperature', 0, '--tokens', TOKENS, *length, *words).stdout
     if case_['tokenizer'] != 'end':
         check(out.startswith(prompt), f'{folder}: {prompt!r} is not before {out!r}')
