@@ -158,8 +158,13 @@ std::vector<CommandSpec> all_commands() {
        "DIR",
        "continue a run from its last save, with the same results to the bit",
        "A run that was killed before its first save starts again. If something that the run depends on has changed (its recipe, modules,\n"
-       "data, base model or plugins), the run is not resumed; the error says what has changed.\n",
-       {{"--recorded", "", "use the recipe and modules that the run recorded, even if their files have changed"},
+       "data, base model or plugins), the run is not resumed; the error says what has changed.\n"
+       "With --steps or --epochs a run goes on after its end, as a run of its own: schedules are asked for the new length. Example:\n"
+       "  galley resume DIR --steps 2000 --out longer\n",
+       {{"--steps", "N", "how many steps the run is to have in all; needs --out"},
+        {"--epochs", "E", "how often it is to go through the data in all; needs --out"},
+        {"--out", "NEW", "with --steps or --epochs: the directory of the run that goes on; DIR stays as it is"},
+        {"--recorded", "", "use the recipe and modules that the run recorded, even if their files have changed"},
         confine_flag,
         unconfined_flag,
         plugin_path_flag,

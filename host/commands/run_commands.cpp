@@ -9,6 +9,7 @@
 #include "host/base/log.hpp"
 #include "host/base/new_file.hpp"
 #include "host/base/units.hpp"
+#include "host/commands/longer.hpp"
 #include "host/commands/stop_signals.hpp"
 #include "host/proofs/checks.hpp"
 #include "host/session/origins.hpp"
@@ -243,6 +244,7 @@ Status command_train(const CommandLine& a) {
 Status command_resume(const CommandLine& a) {
   const std::filesystem::path directory = a.positional[0];
   StudyOptions options = TRY(study_options(a));
+  options.longer = TRY(longer_asked(a));
   const RunRecord record = TRY(open_run(directory));
   confine_run(record, directory, &options);
   if (!a.has("--recorded")) TRY_STATUS(check_recipe(record, directory));
@@ -255,7 +257,13 @@ Status command_resume(const CommandLine& a) {
     return source;
   };
   print_training(*run.study);
-  return train_shown(a, *run.study, open, directory);
+  if (!options.longer.given()) return train_shown(a, *run.study, open, directory);
+  std::unique_ptr<Source> source = TRY(open());
+  const std::filesystem::path out = a.get("--out");
+  print_lines(TRY(begin_longer(run, *source, directory, out, options)));
+  std::fflush(stdout);
+  return train_shown(
+      a, *run.study, [&] { return std::move(source); }, out);
 }
 
 Status command_eval(const CommandLine& a) {

@@ -243,13 +243,17 @@ Result<Span> span(const OptionReader& fields, const OptionSpec& spec) {
 
 Status Reader::read_numbers(const Fields& fields, Recipe* recipe) {
   const Declared& declared = declared_recipe();
-  const auto steps = TRY(whole(fields, declared["steps"]));
+  auto steps = TRY(whole(fields, declared["steps"]));
   recipe->epochs = TRY(number(fields, declared["epochs"])).value_or(0);
   recipe->epochs_place = fields.place_of("epochs");
   if (steps && recipe->epochs > 0)
     return fields.error("epochs", "the recipe says both 'steps' and 'epochs'", "either says how long the run is: leave one of them out");
   if (!steps && recipe->epochs == 0)
     return fields.missing("steps", "say how many updates the run makes: steps = 1000, or how often it goes through the data: epochs = 3");
+  if (recipe->longer.given()) {
+    steps = recipe->longer.steps > 0 ? std::optional(recipe->longer.steps) : std::nullopt;
+    recipe->epochs = recipe->longer.epochs;
+  }
   if (steps) steps_ = *steps;
   recipe->steps = steps_;
   recipe->batch = TRY(whole(fields, declared["batch"]));

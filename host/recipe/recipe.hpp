@@ -100,6 +100,13 @@ struct Offer {
 };
 
 /// What a recipe is read from, beside the files that it names: from the same, the same is read again.
+/// How long a run is: one of the two, or neither.
+struct RunLength {
+  int64_t steps = 0;
+  double epochs = 0;
+  bool given() const { return steps > 0 || epochs > 0; }
+};
+
 struct RecipeInput {
   std::map<std::string, std::string> sets = {};      ///< --set name=value
   std::vector<std::string> given_uses = {};          ///< --use: strategies beside the recipe's own, as it would write them
@@ -110,6 +117,7 @@ struct RecipeInput {
   std::filesystem::path library = {};                ///< Galley's own modules for `require`; "": none
   std::filesystem::path directory = {};              ///< paths in `sets` are relative to it; "": the current directory
   Confine confine = Confine::No;                     ///< --confine
+  RunLength longer = {};                             ///< of a run that went on after its end, instead of what the recipe says
 
   /// Returns the text, and what of the command line decides beside it what the recipe says.
   std::string with_arguments() const;

@@ -86,11 +86,13 @@ Result<Run> study_run(const std::filesystem::path& directory, StudyOptions optio
   TRY_STATUS(check_plugins_named(record, directory, options));
   confine_run(record, directory, &options);
   options.unconfined = false;
+  const RunLength longer = options.longer.given() ? options.longer : record.input.longer;
+  options.steps = options.longer.given() ? 0 : record.steps;
   static_cast<RecipeInput&>(options) = record.input;
+  options.longer = longer;
   options.device = record.device;
   options.target_text = record.target;
   options.head_rows = record.head_rows;
-  options.steps = record.steps;
   options.labels = record.labels;
   options.of_run = true;
   options.single_row = options.purpose == Purpose::Sample || options.purpose == Purpose::Embed || options.purpose == Purpose::Predict ||

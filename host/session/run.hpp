@@ -19,7 +19,7 @@ struct Run {
 };
 
 /// Studies a run with its own recipe text, modules, arguments, device and target, so that the same program results. Of `options` it uses
-/// the plugin path, the purpose, `warn`, and how far the run is trusted: see confine_run(). The run's plugins have to be on the plugin
+/// the plugin path, the purpose, `warn`, `longer`, and how far the run is trusted: see confine_run(). The run's plugins have to be on the plugin
 /// path: a path in the record proves nothing. Unless the run is to be continued, which checks more, the files that decide which model it
 /// trains have to be as they were.
 Result<Run> study_run(const std::filesystem::path& directory, StudyOptions options);

@@ -45,6 +45,7 @@ Result<std::string> text_of(const RunRecord& r) {
   add("galley", r.version);
   if (!r.begun.empty()) out += "begun = " + r.begun + "\n";
   if (!r.command.empty()) add("command", r.command);
+  if (!r.continues.empty()) add("continues", r.continues.string());
   add("device", r.device);
   add("machine", r.machine);
   add("seed", static_cast<int64_t>(r.seed));
@@ -58,6 +59,8 @@ Result<std::string> text_of(const RunRecord& r) {
   add("working_directory", r.input.directory.string());
   add("confined", r.input.confine == Confine::Yes);
   if (!r.input.given_uses.empty()) add("uses", texts(r.input.given_uses));
+  if (r.input.longer.steps > 0) add("steps", r.input.longer.steps);
+  if (r.input.longer.epochs > 0) add("epochs", r.input.longer.epochs);
   out += lines_text("text", r.input.text);
   if (!r.input.sets.empty()) {
     out += "\n[recipe.sets]\n";
@@ -192,6 +195,8 @@ Result<RunRecord> open_run(const std::filesystem::path& directory) {
   out.input.text = TRY(text_field(*recipe, "text", file));
   out.input.directory = TRY(text_field(*recipe, "working_directory", file));
   out.input.confine = (*recipe)["confined"].value_or(false) ? Confine::Yes : Confine::No;
+  out.input.longer = {(*recipe)["steps"].value_or<int64_t>(0), (*recipe)["epochs"].value_or(0.0)};
+  out.continues = t["continues"].value_or<std::string>("");
   out.seed = static_cast<uint64_t>(t["seed"].value_or<int64_t>(0));
   out.steps = t["steps"].value_or<int64_t>(0);
   out.head_rows = t["head_rows"].value_or<int64_t>(0);

@@ -21,12 +21,13 @@ struct Origin {
 
 /// The contents of run.toml: all that `resume` needs, the recipe's text included, so that one rename makes a run.
 struct RunRecord {
-  bool own = false;              ///< it has this user's mark (mark.hpp); set by open_run()
-  std::string version;           ///< Galley's version
-  std::filesystem::path recipe;  ///< the recipe's absolute path: relative paths in it start there
-  RecipeInput input;             ///< by which it is read again, but for the library and choices
-  std::string begun;             ///< the time when the run began, in UTC: 2026-01-31T09:30:00Z; not read again
-  std::string command;           ///< the command line as a shell takes it; "": it was not a command of its own
+  bool own = false;                 ///< it has this user's mark (mark.hpp); set by open_run()
+  std::string version;              ///< Galley's version
+  std::filesystem::path recipe;     ///< the recipe's absolute path: relative paths in it start there
+  RecipeInput input;                ///< by which it is read again, but for the library and choices
+  std::string begun;                ///< the time when the run began, in UTC: 2026-01-31T09:30:00Z; not read again
+  std::string command;              ///< the command line as a shell takes it; "": it was not a command of its own
+  std::filesystem::path continues;  ///< the run that it went on with, absolute; "": it began anew
   std::string device;
   uint64_t seed = 0;
   int64_t steps = 0;

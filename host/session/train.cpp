@@ -259,14 +259,6 @@ Status tell_notes(const Session& session, const TrainOptions& options) {
   return ok();
 }
 
-/// Whether a run has ended with the step of its newest state, before the recipe's last one.
-Result<bool> is_last(const Study& study, const fs::path& latest) {
-  const bool ends = std::ranges::any_of(study.program.stops, &StopFlag::done);
-  if (!ends && study.recipe.validate.patience == 0) return false;
-  const StateInfo said = TRY(read_state(latest));
-  return !said.ended.empty() || out_of_patience(study.recipe, said.validation);
-}
-
 /// Returns the strategies of the recipe that listen, and others.
 std::vector<Listeners::Maker> makers(const Study& study, std::vector<const LoadedStrategy*> strategies) {
   std::vector<Listeners::Maker> out;
@@ -287,13 +279,15 @@ Status train_locked(const Study& study, const OpenSource& open, const fs::path& 
   const int64_t done = latest ? step_of(*latest) : 0;
   // Early stopping makes the step of its validation the last one, and so may a strategy.
   int64_t last = recipe.steps;
-  if (latest && TRY(is_last(study, *latest))) last = done;
+  if (latest && TRY(ends_with(study, *latest))) last = done;
   // A process that was killed between a save and the removal of older states left both.
   if (latest && scheduled(recipe, done, last)) TRY_STATUS(drop_unscheduled(states, recipe, done, last));
   else TRY_STATUS(clean_states(states, recipe.save.keep + 1));
   if (done >= last && (!recipe.save.final || exported(study.program, directory))) {
     if (latest) TRY_STATUS(TRY(Session::open(study, nullptr, options.session))->check_base(*latest));
-    return tell(options, [&](Observer& o) { return o.note("nothing left to do: all " + std::to_string(last) + " steps are done"); });
+    return tell(options, [&](Observer& o) {
+      return o.note("nothing left to do: all " + std::to_string(last) + " steps are done; --steps N --out NEW goes on to step N");
+    });
   }
 
   if (latest && recipe.save.best) (void)TRY(find_best(directory, TRY(read_state(*latest)).validation));
@@ -330,10 +324,17 @@ Status train_locked(const Study& study, const OpenSource& open, const fs::path& 
 
 }  // namespace
 
+Result<bool> ends_with(const Study& study, const fs::path& latest) {
+  const bool ends = std::ranges::any_of(study.program.stops, &StopFlag::done);
+  if (!ends && study.recipe.validate.patience == 0) return false;
+  const StateInfo said = TRY(read_state(latest));
+  return !said.ended.empty() || out_of_patience(study.recipe, said.validation);
+}
+
 Result<bool> is_complete(const Study& study, const fs::path& directory) {
   const auto latest = TRY(find_latest(directory / "state"));
   if (!latest || !exported(study.program, directory)) return false;
-  return step_of(*latest) >= study.recipe.steps || TRY(is_last(study, *latest));
+  return step_of(*latest) >= study.recipe.steps || TRY(ends_with(study, *latest));
 }
 
 Status train(const Study& study, const OpenSource& open, const fs::path& directory, const TrainOptions& options) {

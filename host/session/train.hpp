@@ -25,6 +25,9 @@ using OpenSource = std::function<Result<std::unique_ptr<Source>>()>;
 /// before the last step it saves there and is done; where that has been reached, it does nothing.
 Status train(const Study& study, const OpenSource& open, const std::filesystem::path& directory, const TrainOptions& options);
 
+/// Whether a run has ended with the step of its newest state, before the recipe's last one.
+Result<bool> ends_with(const Study& study, const std::filesystem::path& latest);
+
 /// Whether a run of this study, which saves at the end, has done all steps, or ended before, and is exported.
 Result<bool> is_complete(const Study& study, const std::filesystem::path& directory);
 
