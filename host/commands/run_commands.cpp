@@ -19,6 +19,7 @@
 #include "host/tools/inference/export_folder.hpp"
 #include "host/tools/inference/folder_study.hpp"
 #include "host/tools/inference/gradients.hpp"
+#include "host/tools/inference/text_evaluation.hpp"
 #include "host/tools/report/data_report.hpp"
 #include "host/tools/report/metrics.hpp"
 #include "host/tools/report/plan_report.hpp"
@@ -64,9 +65,11 @@ std::vector<std::unique_ptr<const LoadedStrategy>> listeners_of_every_run(const 
 }
 
 /// Trains with all observers of a run: its files, the terminal, and listeners.
-Status train_shown(const CommandLine& a, const Study& study, const OpenSource& open, const std::filesystem::path& directory) {
+Status train_shown(const CommandLine& a, const Study& study, const OpenSource& open, TextEvaluation* texts,
+                   const std::filesystem::path& directory) {
   MemoryFile memory;
   MetricsFile metrics;
+  GeneratedFile generated;
   Progress progress;
   StopSignals signals;
   TrainOptions options;
@@ -80,7 +83,8 @@ Status train_shown(const CommandLine& a, const Study& study, const OpenSource& o
       if (a.has("--profile")) profile.add(timed);
       if (trace) trace->add(timed);
     };
-  options.observers = {&memory, &metrics, &progress, &signals};
+  options.observers = {&memory, &metrics, &generated, &progress, &signals};
+  if (texts) options.write = [&](Session& session, const auto& after) { return texts->run(session, after); };
   const auto listeners = listeners_of_every_run(study);
   for (const auto& listener : listeners) options.listeners.push_back(listener.get());
   options.stop = StopSignals::asked;
@@ -95,6 +99,13 @@ Status train_shown(const CommandLine& a, const Study& study, const OpenSource& o
   if (trained.ok() && progress.pauses()) print_lines("go on with: galley resume %s\n", directory.c_str());
   else if (trained.ok()) print_done(study, directory);
   return trained;
+}
+
+/// "match 0.3750 over 8 texts": of an evaluation.
+std::string texts_text(const TextsEvent& written) {
+  char match[40] = "";
+  if (written.match) std::snprintf(match, sizeof match, "match %.4f over ", *written.match);
+  return match + std::to_string(written.texts.size()) + " texts" + (written.match ? "\n" : " written: --json shows them\n");
 }
 
 /// Of a validation: with its unit, and of tokens what it means.
@@ -217,6 +228,7 @@ Status command_train(const CommandLine& a) {
   TRY_STATUS(check_files(s->program, s->draft->ignored_files));
   const std::filesystem::path out = a.get("--out");
   TRY_STATUS(check_vacant(out));
+  const auto texts = TRY(TextEvaluation::open(*s));
   std::unique_ptr<Source> source = TRY(open_source_shown(*s));
   TRY_STATUS(settle_steps(*s, *source, options.warn));
   warn_of(*source, options.warn);
@@ -231,7 +243,7 @@ Status command_train(const CommandLine& a) {
   if (!epochs.empty()) print_lines("  %s\n", epochs.c_str());
   std::fflush(stdout);
   Status trained = train_shown(
-      a, *s, [&] { return std::move(source); }, out);
+      a, *s, [&] { return std::move(source); }, texts.get(), out);
   if (!trained) {
     // The person will correct the recipe or the plugin and try again with the same directory.
     const Exit exit = trained.error().exit;
@@ -250,6 +262,7 @@ Status command_resume(const CommandLine& a) {
   if (!a.has("--recorded")) TRY_STATUS(check_recipe(record, directory));
   const Run run = TRY(study_run(directory, options));
   TRY_STATUS(check_origins(run.record, *run.study, directory));
+  const auto texts = TRY(TextEvaluation::open(*run.study));
   const auto open = [&]() -> Result<std::unique_ptr<Source>> {
     std::unique_ptr<Source> source = TRY(open_source_shown(*run.study));
     TRY_STATUS(settle_steps(*run.study, *source, [](const std::string&) {}));
@@ -257,13 +270,13 @@ Status command_resume(const CommandLine& a) {
     return source;
   };
   print_training(*run.study);
-  if (!options.longer.given()) return train_shown(a, *run.study, open, directory);
+  if (!options.longer.given()) return train_shown(a, *run.study, open, texts.get(), directory);
   std::unique_ptr<Source> source = TRY(open());
   const std::filesystem::path out = a.get("--out");
   print_lines(TRY(begin_longer(run, *source, directory, out, options)));
   std::fflush(stdout);
   return train_shown(
-      a, *run.study, [&] { return std::move(source); }, out);
+      a, *run.study, [&] { return std::move(source); }, texts.get(), out);
 }
 
 Status command_eval(const CommandLine& a) {
@@ -279,20 +292,31 @@ Status command_eval(const CommandLine& a) {
   std::unique_ptr<Study> s;
   if (run) s = TRY(study_run(what, options)).study;
   else s = TRY(study(what, options));
+  const auto texts = TRY(TextEvaluation::open(*s));
   std::unique_ptr<Source> source = TRY(open_source_shown(*s));
   ReferenceShown reference = TRY(ReferenceShown::open(a));
   const auto session = TRY(Session::open(*s, std::move(source), reference.options()));
   if (run) TRY_STATUS(load_weights_of_run(*session, what));
-  const double loss = TRY(session->evaluate());
-  const Scores* scores = session->scores();
+  // Where texts are asked for, there may be no data that is held out.
+  const bool validates = session->evaluates() || !texts;
+  const double loss = validates ? TRY(session->evaluate()) : 0;
+  const Scores* scores = validates ? session->scores() : nullptr;
+  std::optional<TextsEvent> written;
+  if (texts) written = TRY(texts->run(*session, [](int64_t, int64_t) { return ok(); }));
   if (a.has("--json")) {
-    std::printf("{\"validation_loss\": %.17g", loss);
-    for (const auto& [name, value] : scores ? scores_json(*scores, s->recipe.learning) : Table())
-      std::printf(", %s: %s", json_quote(name).c_str(), to_json(value).c_str());
-    std::printf("}\n");
+    Table out = scores ? scores_json(*scores, s->recipe.learning) : Table();
+    if (validates) out.emplace("validation_loss", Value(loss));
+    if (written) {
+      if (written->match) out.emplace("match", Value(*written->match));
+      List all;
+      for (const WrittenText& text : written->texts) all.push_back(Value(written_json(text)));
+      out.emplace("texts", Value(std::move(all)));
+    }
+    std::printf("%s\n", to_json(Value(std::move(out))).c_str());
   } else {
-    std::printf("validation loss %s\n", loss_text(loss, *s).c_str());
+    if (validates) std::printf("validation loss %s\n", loss_text(loss, *s).c_str());
     if (scores) print_lines(scores_text(*scores, s->recipe.learning));
+    if (written) print_lines(texts_text(*written));
   }
   return reference.finish(ok());
 }

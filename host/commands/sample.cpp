@@ -11,13 +11,10 @@
 #include "host/base/printable.hpp"
 #include "host/base/random.hpp"
 #include "host/commands/run_commands.hpp"
-#include "host/tokens/chat.hpp"
 #include "host/tokens/lines.hpp"
-#include "host/tokens/text_codec.hpp"
 #include "host/tokens/tokenizer/unicode.hpp"
-#include "host/tools/inference/continuation.hpp"
 #include "host/tools/inference/folder_study.hpp"
-#include "host/tools/inference/generate.hpp"
+#include "host/tools/inference/prompts.hpp"
 #include "host/tools/report/plan_report.hpp"
 #include "host/tools/report/terminal.hpp"
 
@@ -36,18 +33,6 @@ bool is_partial(std::string_view text) {
   return false;
 }
 
-/// Leaves out the oldest turn of a conversation: the first message that is not the system's, and what follows it up to the user's next
-/// one. Returns whether there is such a next one.
-bool drop_oldest_turn(List& messages) {
-  const auto role = [](const Value& message) { return message.text_field("role"); };
-  const auto first = std::ranges::find_if(
-      messages, [](const std::string& who) { return who != "system" && who != "developer"; }, role);
-  const auto next = first == messages.end() ? first : std::ranges::find(first + 1, messages.end(), std::string("user"), role);
-  if (next == messages.end()) return false;
-  messages.erase(first, next);
-  return true;
-}
-
 /// Translates between a person's text and the model.
 class Talker {
  public:
@@ -57,7 +42,16 @@ class Talker {
       return recipe_error("galley sample: a model whose task is '" + learning.task + "' generates no text",
                           of_rows(learning.labels) ? "`galley predict` says which labels or values it gives to texts"
                                                    : "`galley embed` shows what it makes of texts");
-    std::unique_ptr<Talker> out(new Talker(session, TRY(TextCodec::open(text_spec(study.recipe), study.recipe))));
+    std::unique_ptr<Talker> out(new Talker(session));
+    PromptOptions options = {.chat = a.has("--chat"), .cuts = a.get("--overlong") == "cut"};
+    if (a.has("--template")) options.chat_template = a.get("--template");
+    if (a.has("--system")) options.system = a.get("--system");
+    options.told = [talker = out.get(), lines = a.has("--lines")](const std::string& text) {
+      if (talker->cut_++ == 0 && !lines) log(LogLevel::Warning, text);
+    };
+    options.longer = kind == FolderKind::Run ? "a run's context is its recipe's length" : "--length N sets a longer context";
+    options.cut = a.has("--chat") ? "--overlong cut leaves out the oldest turns" : "--overlong cut shows it " + out->seen();
+    out->prompts_ = TRY(Prompts::open(study, std::move(options)));
     out->stops_.most = TRY(a.integer("--tokens", 200, 1));
     out->draw_.temperature = TRY(a.number("--temperature", 0.8, 0, 1e300));
     out->draw_.top_k = TRY(a.integer("--top-k", 40, 0));
@@ -65,32 +59,14 @@ class Talker {
     out->draw_.min_p = TRY(a.number("--min-p", 0, 0, 1));
     out->draw_.repetition_penalty = TRY(a.number("--repetition-penalty", 1, 1e-3, 1e3));
     out->draw_.seed = static_cast<uint64_t>(TRY(a.integer("--seed", 1, 0)));
-    out->cuts_ = a.get("--overlong") == "cut";
-    out->of_run_ = kind == FolderKind::Run;
-    out->of_lines_ = a.has("--lines");
     if (const auto it = a.flags.find("--stop"); it != a.flags.end()) out->stops_.texts = it->second;
-    out->stops_.tokens = out->codec_.stops();
-    if (!a.has("--chat")) return out;
-    DataSpec spec = text_spec(study.recipe);
-    if (std::exchange(spec.kind, "chat") != "chat") spec.options.erase("special");  // which says it of a text
-    if (a.has("--template")) {
-      spec.options["template"] = Value(a.get("--template"));
-      spec.chat_template.reset();
-    }
-    if (a.has("--system")) spec.options["system"] = Value(a.get("--system"));
-    out->chat_ = TRY(ChatTemplate::open(TRY(choose_chat(spec, study.recipe, out->codec_.model()))));
-    const std::string& end = out->chat_->end();
-    std::string token;  // the longest special token that the end of a reply begins with
-    for (const std::string& special : out->codec_.model().specials)
-      if (end.starts_with(special) && special.size() > token.size()) token = special;
-    if (!token.empty()) out->stops_.tokens.push_back(out->codec_.find(token));
-    else if (!end.empty()) out->stops_.texts.push_back(end);
+    out->prompts_->add_stops(&out->stops_);
     return out;
   }
 
   /// Continues the text, and prints both.
   Status go_on(const std::string& prompt) {
-    std::vector<TokenId> tokens = TRY(of_text(prompt));
+    std::vector<TokenId> tokens = TRY(prompts_->of_text(prompt));
     if (!generator_.has_source()) write(prompt);
     TRY(reply(std::move(tokens)));
     return ok();
@@ -98,7 +74,7 @@ class Talker {
 
   /// Prints and returns the assistant's answer to what has been said.
   Result<std::string> answer(const std::vector<std::pair<std::string, std::string>>& messages) {
-    return reply(TRY(of_conversation(TRY(conversation_of(messages, chat_->choice())))));
+    return reply(TRY(prompts_->of_conversation(TRY(conversation_of(messages, prompts_->chat()->choice())))));
   }
 
   /// Continues the prompts of lines of JSON, several at once, and prints a line for each.
@@ -109,10 +85,12 @@ class Talker {
     for (bool more = true; more || !texts.empty();) {
       more = TRY(from.next(&line));
       if (more && line.find_first_not_of(" \t\r") != std::string_view::npos)
-        texts.emplace_back(codec_, stops_, TRY(of_line(line, from.place())));
+        texts.emplace_back(prompts_->codec(), stops_, begin(TRY(of_line(line, from.place())), static_cast<int64_t>(texts.size())));
       const bool full = static_cast<int64_t>(texts.size()) == generator_.rows();
       if (!full && (more || texts.empty())) continue;
-      TRY_STATUS(finish(texts));
+      TRY_STATUS(finish_texts(generator_, texts, draw_, [&](size_t text, uint64_t drawn) {
+        return galley_philox(draw_.seed, drawn, numbered_ + text).word[0];  // which ones a text gets depends on its number alone
+      }));
       for (const Continuation& text : texts) {
         const Value out(Table{{"text", Value(text.text())}, {"tokens", Value(text.made())}, {"ended", Value(text.ended())}});
         std::printf("%s\n", to_json(out).c_str());
@@ -123,129 +101,38 @@ class Talker {
     }
     if (cut_)
       log(LogLevel::Warning, std::to_string(cut_) + " of " + std::to_string(numbered_) + " prompts did not fit into the model's context: " +
-                                 (chat_ ? "the oldest turns were left out" : "it saw " + seen()));
+                                 (prompts_->chat() ? "the oldest turns were left out" : "it saw " + seen()));
     return ok();
   }
 
  private:
-  Talker(Session& session, TextCodec codec)
-      : generator_(session), codec_(std::move(codec)), work_(codec_), start_(session.study().recipe.learning.start) {}
+  explicit Talker(Session& session) : generator_(session), start_(session.study().recipe.learning.start) {}
 
-  /// A tokenizer may be another model's.
-  Status check(std::span<const TokenId> tokens) const {
-    const auto beyond = std::ranges::find_if(tokens, [&](TokenId token) { return token >= generator_.vocabulary(); });
-    if (beyond == tokens.end()) return ok();
-    return recipe_error("token " + std::to_string(*beyond) + " of the prompt, '" + codec_.name(*beyond) + "', is none of the model's " +
-                            std::to_string(generator_.vocabulary()),
-                        "the tokenizer is that of another model");
-  }
-
-  /// The tokens after which a text goes on.
-  Result<std::vector<TokenId>> of_text(const std::string& prompt) {
-    std::vector<TokenId> tokens(codec_.before().begin(), codec_.before().end());
-    TRY_STATUS(codec_.encode(prompt, work_, &tokens));
-    TRY_STATUS(check(tokens));
-    if (generator_.has_source()) {
-      tokens.insert(tokens.end(), codec_.after().begin(), codec_.after().end());
-      return target_of(tokens);
-    }
-    if (tokens.empty()) tokens.push_back(codec_.eos() >= 0 ? codec_.eos() : '\n');
-    TRY_STATUS(check_length(tokens.size()));
-    return tokens;
-  }
-
-  /// The tokens after which the assistant answers.
-  Result<std::vector<TokenId>> of_conversation(Conversation conversation) {
-    for (size_t turns = 0, whole = 0;; ++turns) {
-      std::vector<TokenId> tokens;
-      std::vector<bool> counts;
-      TRY_STATUS(codec_.encode(TRY(chat_->prompt(conversation)), work_, &tokens, &counts));
-      TRY_STATUS(check(tokens));
-      if (tokens.empty())
-        return recipe_error("the chat template makes no tokens of the conversation, so there is nothing to answer",
-                            "its function has to return the parts of the text, also when it is called to generate");
-      if (turns == 0) whole = tokens.size();
-      if (static_cast<int64_t>(tokens.size()) < generator_.length()) {
-        if (turns > 0) tell_cut("the conversation has " + std::to_string(whole) + " tokens, so that its oldest turns are left out");
-        if (generator_.has_source()) return target_of(tokens);
-        return tokens;
-      }
-      if (cuts_ && drop_oldest_turn(conversation.messages)) continue;
-      return too_long(std::string(turns > 0 ? "the last turn of the conversation" : "the conversation") + " has " +
-                          std::to_string(tokens.size()) + " tokens; the model's context is " + std::to_string(generator_.length()) +
-                          " with the answer",
-                      cuts_ ? "" : "--overlong cut leaves out the oldest turns");
-    }
-  }
-
-  /// Refuses a prompt of more tokens than the model sees, or tells of it.
-  Status check_length(size_t tokens) {
-    if (static_cast<int64_t>(tokens) <= generator_.length()) return ok();
-    const std::string has = "the prompt has " + std::to_string(tokens) + " tokens";
-    if (!cuts_)
-      return too_long(has + "; the model's context is " + std::to_string(generator_.length()), "--overlong cut shows it " + seen());
-    tell_cut(has + ", but the model sees only " + seen());
-    return ok();
-  }
   /// What the model sees of a prompt that is too long.
   std::string seen() const {
     return std::string("the ") + (generator_.has_source() ? "first " : "last ") + std::to_string(generator_.length());
   }
-  Error too_long(const std::string& cause, const std::string& cut) const {
-    const std::string length = of_run_ ? "a run's context is its recipe's length" : "--length N sets a longer context";
-    return recipe_error(cause, cut.empty() ? length : length + "; " + cut);
-  }
-  void tell_cut(const std::string& text) {
-    if (cut_++ == 0 && !of_lines_) log(LogLevel::Warning, text);
-  }
 
   /// Of a line: a string, { "prompt": … }, or with --chat { "messages": … }.
   Result<std::vector<TokenId>> of_line(std::string_view line, const std::string& place) {
-    Result<std::vector<TokenId>> tokens = of_value(TRY(parse_json(line, place, kMostJsonValues, KeyOrder::Listed)));
+    Result<std::vector<TokenId>> tokens = prompts_->of_line(TRY(parse_json(line, place, kMostJsonValues, KeyOrder::Listed)));
     if (tokens) return tokens;
     Error error = std::move(tokens).error();
     error.cause = place + ": " + error.cause;
     return error;
   }
-  Result<std::vector<TokenId>> of_value(const Value& value) {
-    const auto* text = value.as<std::string>() ? value.as<std::string>() : value.field<std::string>("prompt");
-    if (!chat_) {
-      if (!text) return recipe_error("a line has to be a string or an object { \"prompt\": … }");
-      return of_text(valid_utf8(*text, nullptr));
-    }
-    if (text) return of_conversation(TRY(conversation_of({{"user", valid_utf8(*text, nullptr)}}, chat_->choice())));
-    if (!value.field<List>("messages"))
-      return recipe_error("with --chat a line has to be a string or an object { \"prompt\": … } or { \"messages\": … }");
-    const Table& table = *value.as<Table>();
-    return of_conversation(TRY(conversation_of(table.at("messages"), table, chat_->choice())));
-  }
 
-  /// The begin of what an encoder's reader says of a source.
-  Result<std::vector<TokenId>> target_of(std::span<const TokenId> source) {
-    TRY_STATUS(check_length(source.size()));
-    generator_.read_source(source);
-    return std::vector<TokenId>{start_};
-  }
-
-  /// Continues texts until all have ended. Which random numbers a text gets depends on its number alone.
-  Status finish(std::vector<Continuation>& texts) {
-    std::vector<std::span<const TokenId>> tokens(static_cast<size_t>(generator_.rows()));
-    while (std::ranges::any_of(texts, [](const Continuation& text) { return text.ended().empty(); })) {
-      for (size_t r = 0; r < tokens.size(); ++r) tokens[r] = texts[std::min(r, texts.size() - 1)].tokens();
-      const std::span<const float> logits = TRY(generator_.logits(tokens));
-      const size_t width = logits.size() / tokens.size();
-      for (size_t r = 0; r < texts.size(); ++r) {
-        if (!texts[r].ended().empty()) continue;
-        const auto drawn = static_cast<uint64_t>(texts[r].made());
-        texts[r].take(logits.subspan(r * width, width), draw_, galley_philox(draw_.seed, drawn, numbered_ + r).word[0]);
-      }
-    }
-    return ok();
+  /// The tokens with which the text of a row begins: of a model with a source, which the prompt is, one.
+  std::vector<TokenId> begin(std::vector<TokenId> prompt, int64_t row) {
+    if (!generator_.has_source()) return prompt;
+    // Rows that have no text yet read what is read last.
+    for (; row < generator_.rows(); ++row) generator_.read_source(prompt, row);
+    return {start_};
   }
 
   /// Samples and prints tokens until one ends the text. Returns what was printed.
   Result<std::string> reply(std::vector<TokenId> tokens) {
-    Continuation text(codec_, stops_, std::move(tokens));
+    Continuation text(prompts_->codec(), stops_, begin(std::move(tokens), 0));
     size_t shown = 0;
     while (text.ended().empty()) {
       const std::span<const float> logits = TRY(generator_.logits(text.tokens()));
@@ -268,14 +155,11 @@ class Talker {
   }
 
   Generator generator_;
-  TextCodec codec_;
-  TextCodec::Work work_;
   int32_t start_;
-  std::unique_ptr<ChatTemplate> chat_;
+  std::unique_ptr<Prompts> prompts_;
   Draw draw_;
   Stops stops_;
   const bool terminal_ = isatty(STDOUT_FILENO) == 1;
-  bool cuts_ = false, of_run_ = false, of_lines_ = false;  ///< what is too long is cut; of a run, of lines of stdin
   int64_t drawn_ = 0, cut_ = 0;
   size_t numbered_ = 0;  ///< texts of lines that have ended
 };
@@ -329,7 +213,7 @@ Status command_sample(const CommandLine& a) {
   const FolderOptions given = {a.get("--base"), TRY(a.integer("--length", 0, 1))};
   if (a.has("--plan")) options.runs = false, options.shows_unfit = true;
   FolderStudy folder = TRY(study_folder(directory, given, options));
-  const bool one_by_one = !folder.study->program.uncached.empty() || folder.study->program.target_length > 0;
+  const bool one_by_one = !folder.study->program.uncached.empty();
   if (one_by_one && std::exchange(options.sample_rows, 1) > 1) folder = TRY(study_folder(directory, given, options));
   if (a.has("--plan")) {
     const Study& s = *folder.study;

@@ -83,7 +83,9 @@ class Body {
       const bool bound = x.fill == Fill::SourceFirst || x.fill == Fill::SourceLast;
       const bool counted =
           x.fill == Fill::Tokens || x.fill == Fill::Positions || x.fill == Fill::TargetTokens || x.fill == Fill::TargetPositions;
-      if (x.kind == GALLEY_KIND_INPUT && !counted && !(across && bound)) return who + " reads the input '" + x.name + "'";
+      // Every text begins with its row.
+      const bool begin = attention && !across && i == kFirstKey && x.fill == Fill::FirstKey;
+      if (x.kind == GALLEY_KIND_INPUT && !counted && !begin && !(across && bound)) return who + " reads the input '" + x.name + "'";
       if (!attention && input_rule(node.op, i)->role != GALLEY_ROLE_ROWS)
         return "op '" + std::string(node.op->name) + "' of " + who + " does not work row by row";
     }
@@ -128,9 +130,11 @@ class Positions {
       const GraphNode node = graph_.node(n);
       const Graph::As as(graph_, {section_, node.use, node.block});
       std::vector<galley_tensor> inputs, outputs(node.outputs.size(), 0);
-      for (const galley_tensor t : node.inputs) inputs.push_back(t ? TRY(here(t)) : 0);
-      if (node.op == c_.roles.attention && positions_ > 0 && integer(node, "causal", 1)) {
-        TRY_STATUS(attend(node, std::move(inputs), &outputs));
+      const bool attends = node.op == c_.roles.attention && positions_ > 0 && integer(node, "causal", 1);
+      for (size_t i = 0; i < node.inputs.size(); ++i)
+        inputs.push_back(node.inputs[i] && !(attends && i == kFirstKey) ? TRY(here(node.inputs[i])) : 0);
+      if (attends) {
+        outputs[0] = TRY(attend(node, std::move(inputs)));
       } else {
         for (size_t i = 0; i < node.outputs.size(); ++i)
           if (const galley_tensor t = node.outputs[i]; body_.kept().contains(t)) outputs[i] = TRY(kept(t));
@@ -159,7 +163,7 @@ class Positions {
     input.name += section_ == Section::Next ? " of one" : " of a prompt";
     input.shape.at(1) = positions_;
     const galley_tensor made = TRY(graph_.make(std::move(input)));
-    if (section_ == Section::Next) c_.next_inputs.push_back(made);
+    (section_ == Section::Next ? c_.next_inputs : c_.prompt_inputs).push_back(made);
     return made_[t] = made;
   }
 
@@ -204,7 +208,7 @@ class Positions {
   }
 
   /// attention(q, k, v) as cached_attention(q, caches), of q, k and v in one tensor or in three.
-  Status attend(const GraphNode& node, std::vector<galley_tensor> in, std::vector<galley_tensor>* outputs) {
+  Result<galley_tensor> attend(const GraphNode& node, std::vector<galley_tensor> in) {
     in.resize(kLast, 0);
     const int64_t heads = integer(node, "heads", 0), kv_heads = integer(node, "kv_heads", heads);
     const bool packed = !in[kK] && !in[kV];
@@ -229,9 +233,10 @@ class Positions {
     AttrList attrs;
     for (const char* name : {"heads", "kv_heads", "head_dim", "scale", "softcap", "window", "max_distance", "dtype"})
       if (const galley_attr* attr = node.attrs.find(name)) attrs.set(*attr);
-    TRY(graph_.append(c_.roles.cached_attention, node.name + suffix_,
-                      {q, k, v, in[kFirstKey], 0, in[kSlopes], in[kBias], graph_.marks.start}, std::move(attrs), outputs));
-    return ok();
+    std::vector<galley_tensor> out = {0};
+    TRY(graph_.append(c_.roles.cached_attention, node.name + suffix_, {q, k, v, 0, 0, in[kSlopes], in[kBias], graph_.marks.start},
+                      std::move(attrs), &out));
+    return out[0];
   }
 
   Compilation& c_;
@@ -263,6 +268,10 @@ Status cache(Compilation& c) {
   c.program.cached.positions = body.has_source() ? 0 : std::min(c.options.prompt_positions, graph.length());
   TRY_STATUS(Positions(c, body, Section::Prompt, c.program.cached.positions, caches).run());
   TRY_STATUS(Positions(c, body, Section::Next, 1, caches).run());
+  if (c.options.purpose != Purpose::Sample) {
+    for (const auto& [name, t] : caches) c.caches_anew.insert(t);
+    return ok();
+  }
   for (galley_tensor t = 1; t <= before; ++t) {  // what forward reads, the two others read in their own inputs
     GraphTensor& x = graph.tensor(t);
     if (x.kind == GALLEY_KIND_INPUT && t != graph.marks.start && t != graph.marks.position) x.unused = body.by_position(x);

@@ -58,18 +58,20 @@ struct Compilation {
   Roles roles;
   Kernels kernels;
 
-  Decisions decisions = {};                     ///< claim
-  std::vector<galley_tensor> squares = {};      ///< update; the sum of squares of each trained parameter's gradient
-  std::vector<galley_tensor> next_inputs = {};  ///< cache; what the section next reads of the data
-  galley_tensor applied = 0;                    ///< window; the number of steps that have been applied
-  Orders orders = {};                           ///< order
-  galley_tensor sample_logits = 0;              ///< order
-  galley_tensor next_logits = 0;                ///< order; with caches
-  Program program = {};                         ///< place; bind, clone, fuse, alias and overlap change it
-  MicroItems micro = {};                        ///< place
-  SavedSet saved = {};                          ///< decide
-  std::vector<uint32_t> choices = {};           ///< decide; one for each saved tensor
-  int64_t budget = 0;                           ///< decide; the bytes of class 0 that a strategy allows, or 0 if none sets a budget
+  Decisions decisions = {};                                         ///< claim
+  std::vector<galley_tensor> squares = {};                          ///< update; the sum of squares of each trained parameter's gradient
+  std::vector<galley_tensor> prompt_inputs = {}, next_inputs = {};  ///< cache; what the sections prompt and next read of the data
+  std::set<galley_tensor> caches_anew = {};  ///< cache; those that begin anew with zeros for other texts: they live for these only
+  galley_tensor applied = 0;                 ///< window; the number of steps that have been applied
+  Orders orders = {};                        ///< order
+  galley_tensor sample_logits = 0;           ///< order
+  galley_tensor prompt_logits = 0;           ///< order; with caches, of a model without a source
+  galley_tensor next_logits = 0;             ///< order; with caches
+  Program program = {};                      ///< place; bind, clone, fuse, alias and overlap change it
+  MicroItems micro = {};                     ///< place
+  SavedSet saved = {};                       ///< decide
+  std::vector<uint32_t> choices = {};        ///< decide; one for each saved tensor
+  int64_t budget = 0;                        ///< decide; the bytes of class 0 that a strategy allows, or 0 if none sets a budget
   /// The verifier after each pass; the inputs of each node that its shape rule has seen.
   std::vector<std::vector<galley_tensor>> inferred = {};
 
@@ -78,6 +80,8 @@ struct Compilation {
   /// Returns whether there is a window section, and with it numbers that host and device exchange.
   bool steps() const { return !graph.section(Section::Window).empty(); }
   bool saves() const { return options.purpose == Purpose::Export || (trains() && options.exports); }
+  /// Returns whether texts are generated, alone or besides what else is done.
+  bool generates() const { return options.purpose == Purpose::Sample || options.prompt_positions > 0; }
   bool caches() const { return graph.marks.start != 0; }
   /// Returns whether strategies are asked for values that replace trained parameters when the model is evaluated (eval_as).
   bool asks_for_evaluation() const;

@@ -33,8 +33,8 @@ struct Orders {
   std::vector<Item> forward, head, backward;  ///< one after another, they are a micro-batch
   std::vector<Item> window;                   ///< runs once before the micro-batches
   std::vector<Item> update;
-  std::vector<Item> next;       ///< with caches: the same of one position of each row
-  std::vector<Item> inference;  ///< forward without what only training does, to evaluate or to sample one row
+  std::vector<Item> inference;     ///< forward without what only training does, to evaluate or to sample one row
+  std::vector<Item> prompt, next;  ///< with caches: the same of some positions of each row, or of the source, and of one
 };
 
 /// Looks up the graph's tensors and those that only orders have.

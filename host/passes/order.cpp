@@ -367,15 +367,18 @@ Status order(Compilation& c) {
   for (const galley_node n : graph.section(Section::Forward))
     if (!head.contains(n)) (graph.node(n).op == c.roles.next_rows ? rows : body).push_back(whole(graph.node(n)));
   const Purpose purpose = c.options.purpose;
+  if (c.caches()) {
+    if (c.program.cached.positions > 0) out.prompt = sample_head(graph, head, out, Section::Prompt, &c.prompt_logits);
+    else
+      for (const galley_node n : graph.section(Section::Prompt)) out.prompt.push_back(whole(graph.node(n)));  // the source
+    out.prompt = to_infer(c, std::move(out.prompt), stands, &c.prompt_logits);
+    out.next = to_infer(c, sample_head(graph, head, out, Section::Next, &c.next_logits), stands, &c.next_logits);
+  }
   if (purpose == Purpose::Sample) {
-    if (!c.caches()) out.inference = body;
-    if (c.caches() && c.program.cached.positions == 0) {  // the source
-      for (const galley_node n : graph.section(Section::Prompt)) out.inference.push_back(whole(graph.node(n)));
-    } else {
-      for (Item& item : sample_head(graph, head, out, c.caches() ? Section::Prompt : Section::Sample, &c.sample_logits))
-        out.inference.push_back(std::move(item));
+    if (!c.caches()) {
+      out.inference = body;
+      for (Item& item : sample_head(graph, head, out, Section::Sample, &c.sample_logits)) out.inference.push_back(std::move(item));
     }
-    if (c.caches()) out.next = to_infer(c, sample_head(graph, head, out, Section::Next, &c.next_logits), stands, &c.next_logits);
   } else if (purpose == Purpose::Embed) {
     c.sample_logits = graph.marks.output ? graph.marks.output : graph.marks.hidden;
     if (!c.sample_logits) return recipe_error("this model marks no hidden state to show");

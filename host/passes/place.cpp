@@ -67,8 +67,13 @@ Status describe(Compilation& c, const Homes& homes) {
   std::map<std::string, const GraphTensor*> named;
   for (galley_tensor t = 1; t <= graph.tensor_count(); ++t) {
     const GraphTensor& x = graph.tensor(t);
-    if (x.kind == GALLEY_KIND_INPUT && !x.unused && t != graph.marks.position && t != graph.marks.start)
-      (std::ranges::find(c.next_inputs, t) == c.next_inputs.end() ? p.inputs : p.cached.next).push_back({x.name, homes.home(t), x.fill});
+    if (x.kind == GALLEY_KIND_INPUT && !x.unused && t != graph.marks.position && t != graph.marks.start) {
+      const auto among = [t](const std::vector<galley_tensor>& list) { return std::ranges::find(list, t) != list.end(); };
+      (among(c.prompt_inputs) ? p.cached.prompt
+       : among(c.next_inputs) ? p.cached.next
+                              : p.inputs)
+          .push_back({x.name, homes.home(t), x.fill});
+    }
     if (x.kind == GALLEY_KIND_INPUT && x.fill == Fill::Tokens && x.below > 0) p.vocabulary = x.below;
     if (x.unused) continue;
     if (x.parameter_kind() && !x.saved.file.empty() && x.use != no_use) {
@@ -184,19 +189,32 @@ Status place_update(Compilation& c, const Homes& homes) {
   return ok();
 }
 
-/// With caches: a position more.
-Status place_next(Compilation& c, const Homes& homes) {
-  Emitter emitter(c, homes, SegmentKind::Next);
-  emitter.keep(c.next_logits);
-  take_image(c, emitter.code());
-  TRY_STATUS(emitter.items(c.orders.next));
-  c.program.cached.logits = emitter.operand(c.next_logits).tensor;
+/// Generation with caches: some positions, or the source, and a position more.
+Status place_generation(Compilation& c, const Homes& homes) {
+  SegmentCode begin(c, SegmentKind::Caches);
+  for (const galley_tensor t : c.caches_anew) {
+    AttrList zero;
+    zero.set("value", 0.0);
+    TRY_STATUS(begin.op(c.roles.fill, "init " + c.graph.tensor(t).name, {}, {begin.all_of(homes.home(t))}, zero));
+  }
+  const Life life = c.options.purpose == Purpose::Sample ? Life::Run : Life::Texts;
+  const auto part = [&](SegmentKind kind, const std::vector<Item>& items, galley_tensor logits, TensorId* out) -> Status {
+    Emitter emitter(c, homes, kind);
+    if (logits) emitter.keep(logits, life);
+    take_image(c, emitter.code());
+    TRY_STATUS(emitter.items(items));
+    if (logits) *out = emitter.operand(logits).tensor;
+    return ok();
+  };
+  TRY_STATUS(part(SegmentKind::Sample, c.orders.prompt, c.prompt_logits, &c.program.sample_logits));
+  TRY_STATUS(part(SegmentKind::Next, c.orders.next, c.next_logits, &c.program.cached.logits));
   c.program.cached.start = homes.home(c.graph.marks.start);
+  c.program.sample_position = homes.home(c.graph.marks.position);
   return ok();
 }
 
 Status place_inference(Compilation& c, const Homes& homes) {
-  const bool samples = c.sample_logits || c.caches();
+  const bool samples = c.sample_logits != 0;
   Emitter emitter(c, homes, samples ? SegmentKind::Sample : SegmentKind::Eval);
   if (c.sample_logits) emitter.keep(c.sample_logits);
   const galley_tensor scores = !samples && c.options.keep_scores ? c.graph.marks.logits : 0;
@@ -240,7 +258,7 @@ Status place(Compilation& c) {
     TRY_STATUS(place_update(c, homes));
   }
   if (c.sample_logits || !c.orders.inference.empty()) TRY_STATUS(place_inference(c, homes));
-  if (c.caches()) TRY_STATUS(place_next(c, homes));
+  if (c.caches()) TRY_STATUS(place_generation(c, homes));
   if (c.saves()) TRY_STATUS(place_export(c, homes));
   TRY_STATUS(describe(c, homes));
   if (c.options.purpose != Purpose::Gradients) TRY_STATUS(place_checksums(c));

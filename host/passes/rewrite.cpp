@@ -61,7 +61,7 @@ Status rewrite_part(Compilation& c, RewriteOf of, Section section, const std::st
 }
 
 Status rewrite(Compilation& c) {
-  if (c.options.purpose == Purpose::Sample) TRY_STATUS(make_position(c));
+  if (c.generates()) TRY_STATUS(make_position(c));
   c.graph.sort(Section::Forward);
   return rewrite_part(c, RewriteOf::Model, Section::Forward);
 }

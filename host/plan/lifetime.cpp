@@ -8,6 +8,7 @@ namespace {
 
 constexpr auto kMicro = static_cast<size_t>(SegmentKind::Micro);
 constexpr auto kUpdate = static_cast<size_t>(SegmentKind::Update);
+constexpr auto kCaches = static_cast<size_t>(SegmentKind::Caches), kNext = static_cast<size_t>(SegmentKind::Next);
 
 /// Uses of the tensors as moments, segment by segment.
 class Uses {
@@ -115,6 +116,9 @@ std::vector<Lifetime> find_lifetimes(const Outline& program) {
         if (!uses.in(t, kUpdate)) life.last = std::max(life.last, micro_last);
         break;
       case Life::Segment: break;
+      case Life::Texts:
+        if (life.used()) life = {timeline.begin[kCaches], timeline.segment_end(kNext) - 1};
+        break;
     }
   }
 

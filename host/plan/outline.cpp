@@ -16,7 +16,7 @@ void visit_ids(Program& p, Visit&& visit) {
   for (TensorId* id : {&p.scalars, &p.step_image, &p.readback, &p.window, &p.corpus, &p.staging, &p.logits, &p.scores, &p.sample_logits,
                        &p.sample_position, &p.cached.start, &p.cached.logits, &p.checksums})
     visit(*id);
-  for (auto* inputs : {&p.inputs, &p.cached.next})
+  for (auto* inputs : {&p.inputs, &p.cached.prompt, &p.cached.next})
     for (auto& input : *inputs) visit(input.tensor);
   for (auto& [name, id] : p.resume) visit(id);
   for (TensorId& id : p.frozen) visit(id);

@@ -237,6 +237,8 @@ std::vector<TensorId> Program::written_by_host(SegmentKind kind) const {
   const bool next = kind == SegmentKind::Next;
   if (kind == SegmentKind::Micro || infers(kind))
     for (const Input& input : next ? cached.next : inputs) out.push_back(input.tensor);
+  if (kind == SegmentKind::Sample)
+    for (const Input& input : cached.prompt) out.push_back(input.tensor);
   if (kind == SegmentKind::Sample || next) out.insert(out.end(), {sample_position, cached.start});
   return out;
 }

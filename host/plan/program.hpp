@@ -45,9 +45,10 @@ inline constexpr std::array<const char*, 8> owner_names = {"weights",     "gradi
 
 /// The time for which a tensor keeps its bytes.
 enum class Life : uint8_t {
-  Run,     ///< the whole run: weights, states, constants, step scalars, inputs, the loader's buffers
-  Window,  ///< from its first write in `micro` (from micro's begin when there are several micro-batches) to its last reader in `update`
-  Segment  ///< from its first to its last use within one segment
+  Run,      ///< the whole run: weights, states, constants, step scalars, inputs, the loader's buffers
+  Window,   ///< from its first write in `micro` (from micro's begin when there are several micro-batches) to its last reader in `update`
+  Segment,  ///< from its first to its last use within one segment
+  Texts     ///< from the begin of `caches` to the end of `next`: what is kept while texts are generated
 };
 
 struct ProgramTensor {
@@ -224,9 +225,9 @@ std::string op_text(const Launch& launch);
 /// Returns for each output the input that it may take over by the ops' rules, through links of a chain that have no memory; -1: none.
 std::vector<int64_t> taken_inputs(const Instruction& instruction);
 
-enum class SegmentKind : uint8_t { Load, Refresh, Frozen, Trained, Window, Micro, Update, Eval, Sample, Next, Export };
-inline constexpr std::array<const char*, 11> segment_names = {"load",   "refresh", "frozen", "trained", "window", "micro",
-                                                              "update", "eval",    "sample", "next",    "export"};
+enum class SegmentKind : uint8_t { Load, Refresh, Frozen, Trained, Window, Micro, Update, Eval, Caches, Sample, Next, Export };
+inline constexpr std::array<const char*, 12> segment_names = {"load",   "refresh", "frozen", "trained", "window", "micro",
+                                                              "update", "eval",    "caches", "sample",  "next",   "export"};
 /// Returns whether a segment runs the model by itself, on what the host has written.
 inline constexpr bool infers(SegmentKind kind) {
   return kind == SegmentKind::Eval || kind == SegmentKind::Sample || kind == SegmentKind::Next;
@@ -330,10 +331,12 @@ struct Program {
   TensorId sample_logits = no_tensor;    ///< (B, V): logits of one position a row, in the segment Sample; or (B, S, C): hidden states
   TensorId sample_position = no_tensor;  ///< I32 (B): the positions to sample from, counted in the micro-batch; no_tensor: all
   /// Generation with caches of keys and values: Sample takes the next positions of each row at once, or the source; Next takes one position.
+  /// In a program that does more than that, Caches comes before it each time, and what `inputs` are of Sample is the source.
   struct Cached {
     int64_t positions = 0;        ///< that Sample takes; 0: there is a source, or no cache
     TensorId start = no_tensor;   ///< I32 (B): the position of the first token that a row is given; no_tensor: there are no caches
-    std::vector<Input> next;      ///< the inputs of Next; those of Sample are `inputs`
+    std::vector<Input> prompt;    ///< the inputs of Sample, besides those of a source, which are among `inputs`
+    std::vector<Input> next;      ///< the inputs of Next
     TensorId logits = no_tensor;  ///< (B, V): of Next
   } cached;
   std::string uncached;  ///< says why there are no caches where they were asked for; "": nothing forbids them

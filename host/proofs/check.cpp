@@ -69,7 +69,7 @@ class ProgramCheck {
                                                              {"staging", program_.staging},
                                                              {"sample position", program_.sample_position},
                                                              {"sample start", program_.cached.start}};
-    for (const auto* inputs : {&program_.inputs, &program_.cached.next})
+    for (const auto* inputs : {&program_.inputs, &program_.cached.prompt, &program_.cached.next})
       for (const Program::Input& input : *inputs) by_host.emplace_back(input.name.c_str(), input.tensor);
     for (const auto& [what, id] : by_host) {
       if (id == no_tensor) continue;
@@ -256,16 +256,23 @@ class ProgramCheck {
   }
 
   Status check_lives() const {
-    constexpr uint32_t window = 1u << static_cast<uint32_t>(SegmentKind::Micro) | 1u << static_cast<uint32_t>(SegmentKind::Update);
+    constexpr auto bit = [](SegmentKind kind) { return 1u << static_cast<uint32_t>(kind); };
+    constexpr uint32_t window = bit(SegmentKind::Micro) | bit(SegmentKind::Update);
+    constexpr uint32_t texts = bit(SegmentKind::Caches) | bit(SegmentKind::Sample) | bit(SegmentKind::Next);
     for (size_t t = 0; t < segments_.size(); ++t) {
       const uint32_t used = segments_[t];
       const Life life = program_.tensors[t].life;
-      const bool bad = life == Life::Segment ? (used & (used - 1)) != 0 : life == Life::Window && (used & ~window) != 0;
+      const bool bad = life == Life::Segment  ? (used & (used - 1)) != 0
+                       : life == Life::Window ? (used & ~window) != 0
+                                              : life == Life::Texts && (used & ~texts) != 0;
       if (!bad) continue;
       std::string names;
       for (size_t s = 0; s < segment_names.size(); ++s)
         if (used >> s & 1u) names += (names.empty() ? "" : ", ") + std::string(segment_names[s]);
-      return plan_error("tensor '" + program_.tensors[t].name + "' of " + (life == Life::Segment ? "one segment" : "a window") +
+      return plan_error("tensor '" + program_.tensors[t].name + "' of " +
+                        (life == Life::Segment  ? "one segment"
+                         : life == Life::Window ? "a window"
+                                                : "texts") +
                         " is used in " + names);
     }
     return ok();
@@ -343,6 +350,8 @@ Status check_layout(const Program& program, const Plan& plan, const Target& targ
 
   const std::vector<bool> in_micro = used_in(program, SegmentKind::Micro);
   const int32_t micro_begin = plan.segment_begin[static_cast<size_t>(SegmentKind::Micro)];
+  const int32_t texts_begin = plan.segment_begin[static_cast<size_t>(SegmentKind::Caches)];
+  const int32_t texts_end = plan.segment_begin[static_cast<size_t>(SegmentKind::Export)];
   for (size_t t = 0; t < program.tensors.size(); ++t) {
     const ProgramTensor& tensor = program.tensors[t];
     const Placement& at = plan.placements[t];
@@ -354,6 +363,9 @@ Status check_layout(const Program& program, const Plan& plan, const Target& targ
     if (tensor.life == Life::Window && in_micro[t] && (at.last < micro_end - 1 || (program.micro_batches > 1 && at.first > micro_begin)))
       return plan_error(life + ": a window's tensor must outlive micro, [" + std::to_string(micro_begin) + ", " +
                         std::to_string(micro_end) + ")");
+    if (tensor.life == Life::Texts && (at.first > texts_begin || at.last < texts_end - 1))
+      return plan_error(life + ": what is kept while texts are generated must live in [" + std::to_string(texts_begin) + ", " +
+                        std::to_string(texts_end) + ")");
     const int64_t alignment = target.memories[tensor.memory].alignment, planned = plan.classes[tensor.memory].planned;
     if (at.offset % alignment != 0)
       return plan_error("'" + tensor.name + "' is at " + std::to_string(at.offset) + ", off the alignment of " + std::to_string(alignment));

@@ -98,6 +98,8 @@ std::string dump_orders(const Compilation& c) {
   add_items(c, "micro, backward", c.orders.backward, &out);
   add_items(c, "update", c.orders.update, &out);
   add_items(c, "inference", c.orders.inference, &out);
+  add_items(c, "prompt", c.orders.prompt, &out);
+  add_items(c, "next", c.orders.next, &out);
   return out;
 }
 

@@ -43,6 +43,7 @@ Poisoner::Poisoner(const Program& program, const Plan& plan, Machine& machine) :
       // The host may read what lives to a segment's end; a window's tensor is over only in `update`.
       if (index < 0 || index + 1 >= size) continue;
       if (life == Life::Window && static_cast<SegmentKind>(s) != SegmentKind::Update) continue;
+      if (life == Life::Texts) continue;
       ends_[s][static_cast<size_t>(index)].push_back(static_cast<TensorId>(t));
     }
   }

@@ -135,7 +135,8 @@ Status Reference::begin(SegmentKind kind) {
   if (window) window_begin_ = clock_;
   for (size_t t = 0; t < held_.size(); ++t) {
     const Life life = program_.tensors[t].life;
-    if (life == Life::Segment || (life == Life::Window && window)) held_[t].made = {};
+    if (life == Life::Segment || (life == Life::Window && window) || (life == Life::Texts && kind == SegmentKind::Caches))
+      held_[t].made = {};
   }
   for (const TensorId t : program_.written_by_host(kind)) TRY_STATUS(take_host(t));
   if (kind == SegmentKind::Refresh)  // a state has been loaded
@@ -165,9 +166,11 @@ Status Reference::check_read(const Operand& o, SegmentKind kind) {
   const std::vector<std::byte> now = TRY(peek(o.tensor, o.offset, o.bytes()));
   for (const Stamped& piece : pieces) {
     if (!piece.stamp) {
-      const char* when = tensor(o.tensor).life == Life::Run      ? ""
-                         : tensor(o.tensor).life == Life::Window ? " in this window"
-                                                                 : " in this segment";
+      const Life life = tensor(o.tensor).life;
+      const char* when = life == Life::Run      ? ""
+                         : life == Life::Window ? " in this window"
+                         : life == Life::Texts  ? " since texts began"
+                                                : " in this segment";
       return plugin_error("reads '" + tensor(o.tensor).name + "', which nothing has written" + when);
     }
     Write& write = writes_[static_cast<size_t>(piece.stamp - 1)];
@@ -217,7 +220,7 @@ Status Reference::check_lost(const Operand& o, const galley_operand_rule& rule, 
   if (!(rule.flags & GALLEY_OPERAND_ACCUMULATES)) return ok();
   const bool scalar = o.tensor == program_.scalars;
   // Of the step scalars, those that are sums: others have a value until somebody writes another.
-  if (scalar ? rule.role != GALLEY_ROLE_REDUCED : tensor(o.tensor).life == Life::Run) return ok();
+  if (scalar ? rule.role != GALLEY_ROLE_REDUCED : tensor(o.tensor).life == Life::Run || tensor(o.tensor).life == Life::Texts) return ok();
   const int64_t since = infers(kind) ? segment_begin_ : window_begin_;
   std::vector<Stamped> pieces;
   held(o.tensor).made.read(o.offset, o.offset + o.bytes(), pieces);

@@ -48,13 +48,21 @@ class Replay {
       for (const Trained& trained : program_.trained)
         if (trained.sum_squares.present()) TRY_STATUS(read_by_host(trained.sum_squares));
       if (step + 1 < kShadowSteps) TRY_STATUS(run_segment(SegmentKind::Eval, false));
+      if (step + 1 < kShadowSteps) TRY_STATUS(generate());
     }
-    for (const SegmentKind kind : {SegmentKind::Sample, SegmentKind::Next, SegmentKind::Next}) TRY_STATUS(run_segment(kind, false));
+    TRY_STATUS(generate());
     TRY_STATUS(run_segment(SegmentKind::Frozen, false));
     return run_segment(SegmentKind::Export, false);
   }
 
  private:
+  Status generate() {
+    texts_begin_ = clock_ + 1;
+    for (const SegmentKind kind : {SegmentKind::Caches, SegmentKind::Sample, SegmentKind::Sample, SegmentKind::Next, SegmentKind::Next})
+      TRY_STATUS(run_segment(kind, false));
+    return ok();
+  }
+
   struct Write {
     int64_t clock;
     uint32_t queue;
@@ -126,6 +134,7 @@ class Replay {
     const Since window = {window_begin_, " in this window"}, segment = {segment_begin_, " in this segment"}, ever = {0, ""};
     if (tensor(id).life == Life::Window) return window;
     if (tensor(id).life == Life::Segment) return segment;
+    if (tensor(id).life == Life::Texts) return {texts_begin_, " since texts began"};
     const auto& code = program_.segment(kind_).code;
     if (id != program_.scalars || index_ >= size_of(kind_) || code[static_cast<size_t>(index_)].action() != Action::Launch) return ever;
     switch (kind_) {
@@ -354,7 +363,7 @@ class Replay {
   std::vector<Execution> executions_;
   std::vector<Stamped> expected_, found_;
   int64_t clock_ = 0;  ///< one tick an instruction
-  int64_t window_begin_ = 1, segment_begin_ = 1;
+  int64_t window_begin_ = 1, segment_begin_ = 1, texts_begin_ = 1;
   SegmentKind kind_ = SegmentKind::Load;
   int32_t index_ = -1;
 };

@@ -206,7 +206,7 @@ class Verifier {
       case GALLEY_KIND_CACHE:
         if (node.section != Section::Forward && node.section != Section::Prompt && node.section != Section::Next)
           return wrong(node, "writes the cache '" + t.name + "' in the " + section + " part; only forward may");
-        if (c_.backward())
+        if (node.section == Section::Forward && c_.backward())
           return wrong(node, "writes the cache '" + t.name +
                                  "' in a program with a backward part, and a run that is resumed has zeros there: " +
                                  "a state with GALLEY_TENSOR_WRITTEN_FORWARD is saved");

@@ -140,6 +140,9 @@ const Declared& declared_recipe() {
         .type = Type::Boolean,
         .fallback = Value(false)},
        {.name = "validate", .description = "when the loss on held-out data is computed; see below", .wanted = "{ every = 50 }"},
+       {.name = "evaluate",
+        .description = "when the model writes texts after prompts, and how these are judged; see below",
+        .wanted = "{ prompts = \"prompts.jsonl\", match = \"exact\", every = 100 }"},
        {.name = "save",
         .description = "when states are saved to resume from, and what the run leaves; see below",
         .wanted = "{ every = 100, keep = 2 }"},
@@ -207,6 +210,40 @@ const Declared& declared_validate() {
         .fallback = Value(0.0),
         .range = from(0),
         .aliases = {"early_stopping_threshold", "threshold"}}}};
+  return out;
+}
+
+const Declared& declared_evaluate() {
+  static const Declared out = {
+      "evaluate",
+      "evaluate = { prompts = \"prompts.jsonl\", match = \"exact\", every = 100 }",
+      "lets the model write a text after each prompt, always the likeliest token, and judges it",
+      {{.name = "prompts",
+        .description = "a file of lines such as those of data.prompts, or of data.chat where the data are conversations: { \"prompt\": …, "
+                       "\"answer\": … }, { \"messages\": … }, whose last message is what is expected",
+        .type = Type::Path,
+        .required = true},
+       {.name = "match",
+        .description = "how a text is judged by what is expected: \"exact\", \"rouge-l\", a Lua pattern that finds the answer in both, or "
+                       "function(text, expected, line) return … end; without it texts are only kept",
+        .wanted = "\"exact\", \"rouge-l\", a Lua pattern such as \"####%s*(%S+)\", or a function"},
+       {.name = "every",
+        .description = "after every so many steps, and at the end; 0: at the end only",
+        .type = Type::Integer,
+        .fallback = Value(int64_t{0}),
+        .range = from(0)},
+       {.name = "start", .description = "before the first step too", .type = Type::Boolean, .fallback = Value(false)},
+       {.name = "samples",
+        .description = "how many of the prompts, from the first on; 0: all",
+        .type = Type::Integer,
+        .fallback = Value(int64_t{8}),
+        .range = from(0)},
+       {.name = "tokens",
+        .description = "the most tokens that a text gets",
+        .type = Type::Integer,
+        .fallback = Value(int64_t{128}),
+        .range = from(1, kMostRows),
+        .aliases = {"max_new_tokens"}}}};
   return out;
 }
 

@@ -25,6 +25,7 @@ const Declared& declared_compare();  ///< the options of compare { } that a reci
 const Declared& declared_budget();   ///< the budget of a comparison
 const Declared& declared_model();
 const Declared& declared_validate();
+const Declared& declared_evaluate();
 const Declared& declared_save();
 const std::vector<Declared>& declared_schedules();  ///< what an option that "may be a schedule" takes, beside functions
 

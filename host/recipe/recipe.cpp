@@ -12,6 +12,7 @@
 #include "host/lua/sandbox.hpp"
 #include "host/recipe/arguments.hpp"
 #include "host/recipe/declared.hpp"
+#include "host/recipe/evaluation.hpp"
 #include "host/recipe/fields.hpp"
 #include "host/recipe/foreign.hpp"
 #include "host/recipe/language.hpp"
@@ -285,6 +286,8 @@ Status Reader::read_numbers(const Fields& fields, Recipe* recipe) {
       return validate->error("min_delta", "'validate.min_delta' is for 'validate.patience', which is not there",
                              "say after how many validations the run ends: validate = { every = 50, patience = 3 }");
   }
+  if (const auto evaluate = TRY(fields.table("evaluate", declared["evaluate"].expects())))
+    recipe->evaluate = TRY(read_evaluation(*evaluate, [&](Value* file, const Place& place) { return resolve(file, place); }));
   if (const auto save = TRY(fields.table("save", declared["save"].expects()))) {
     const Declared& entries = declared_save();
     TRY_STATUS(save->only(entries.options));

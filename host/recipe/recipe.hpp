@@ -84,6 +84,18 @@ struct Validation {
   double min_delta = 0;
 };
 
+/// evaluate = { prompts = FILE, match = …, every = N, start = true, samples = N, tokens = N }
+struct Evaluation {
+  std::string prompts;               ///< a file; "": no texts are generated
+  Place place;                       ///< of `prompts`
+  std::string match;                 ///< "exact", "rouge-l" or a Lua pattern; "": the function says, if there is one
+  std::optional<size_t> function{};  ///< the number of the recipe's function, for RecipeScript::function()
+  int64_t every = 0;                 ///< steps; 0: at the end only
+  bool start = false;                ///< before the first step too
+  int64_t samples = 8;               ///< prompts, from the first on; 0: all
+  int64_t tokens = 128;              ///< the most of a text
+};
+
 /// save = { every = N, keep = N, final = false, best = true, dtype = "bf16" }
 struct Saving {
   int64_t every = 0;  ///< steps; 0: only at the end
@@ -137,6 +149,7 @@ struct Recipe : RecipeInput {
   uint64_t seed = 1;
   uint64_t split = 1;  ///< the seed that decides which documents are held out, and how they are masked
   Validation validate;
+  Evaluation evaluate;
   Saving save;
   bool deterministic = true;         ///< false: kernels may be faster, and their bytes may differ from run to run
   bool tune = false;                 ///< kernels may measure before the first step which way is the fastest

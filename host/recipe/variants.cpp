@@ -125,6 +125,7 @@ Status set_budget(Entry& variant, const CompareSpec& spec, const std::map<std::s
   variant.options.insert_or_assign("steps", *value);
   if (!trial) return ok();
   // What is held out stays so: the data are those of the runs.
+  variant.options.erase("evaluate");
   if (variant.options.contains("validate")) variant.options.insert_or_assign("validate", Value(Table{{"every", Value(kMostSteps)}}));
   variant.options.insert_or_assign("save", Value(Table{{"final", Value(false)}}));
   return ok();

@@ -68,6 +68,23 @@ struct ValidatingEvent {
   int64_t batch = 0, batches = 0;  ///< `batch` of them are done
 };
 
+/// A text that the model has written after a prompt.
+struct WrittenText {
+  std::string prompt;
+  std::optional<std::string> expected;
+  std::string text, ended;      ///< ended: "end" (a token), "stop" (the end of a reply) or "length"
+  int64_t tokens = 0;           ///< that were drawn
+  std::optional<double> match;  ///< how it was judged
+};
+
+/// The recipe's `evaluate`.
+struct TextsEvent {
+  int64_t step = 0;
+  std::vector<WrittenText> texts;
+  std::optional<double> match;  ///< the mean of theirs
+  double seconds = 0;           ///< that it took
+};
+
 /// Called by the thread that trains, between the steps. An error ends the run. step() allocates nothing unless it fails.
 class Observer {
  public:
@@ -81,6 +98,9 @@ class Observer {
   virtual Status validated(const ValidationEvent&) { return ok(); }
   /// Is called after each batch of a validation.
   virtual Status validating(const ValidatingEvent&) { return ok(); }
+  /// Is called after each batch of texts, of which `done` of `all` are written.
+  virtual Status writing(int64_t /*step*/, int64_t /*done*/, int64_t /*all*/) { return ok(); }
+  virtual Status written(const TextsEvent&) { return ok(); }
   /// A state is about to be saved: what has been told so far has to outlast what outlasts the state.
   virtual Status saving() { return ok(); }
   /// Something that a person should read.

@@ -159,6 +159,7 @@ Result<std::vector<Origin>> origins_of(const Study& study) {
   const fs::path tokenizer = TRY(tokenizer_file(text_data(study.recipe), study.recipe));
   TRY_STATUS(add_file("tokenizer", tokenizer, &out));
   if (!tokenizer.empty()) TRY_STATUS(add_file("tokenizer", tokenizer.parent_path() / "tokenizer_config.json", &out));
+  if (!study.recipe.evaluate.prompts.empty()) TRY_STATUS(add_file("prompts", study.recipe.evaluate.prompts, &out));
   KeyHash hash;
   for (const fs::path& folder : {study.installation.families.families, study.installation.families.library}) {
     for (const fs::path& file : files_in<fs::recursive_directory_iterator>(folder, ".lua")) {

@@ -156,8 +156,8 @@ void discard_run(const std::filesystem::path& directory) {
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
     const std::string name = entry.path().filename().string();
     const bool ours = name == "run.toml" || name == "recipe.lua" || name == "memory.json" || name == "metrics.jsonl" ||
-                      name == "choices.json" || name == "usage.json" || name == "report.html" || name == "profile.json" ||
-                      name.starts_with("events.out.tfevents.");
+                      name == "generated.jsonl" || name == "choices.json" || name == "usage.json" || name == "report.html" ||
+                      name == "profile.json" || name.starts_with("events.out.tfevents.");
     if (ours) std::filesystem::remove(entry.path(), error);
   }
   std::filesystem::remove(directory, error);  // only if nothing else is in it

@@ -334,14 +334,17 @@ Status Session::check_stops(const StepEvent& event) {
   return ok();
 }
 
+WindowBuffer Session::spare_window() const {
+  // Once the loader runs, the window at hand has been used up, and the other one is being filled.
+  return {layout(), window_ ? window_->memory : bytes_of(study_.program.window), -1, 0, 0, 0};
+}
+
 Result<double> Session::evaluate(const std::function<Status(int64_t, int64_t)>& after) {
   const double begin = now();
   if (!evaluates())
     return recipe_error(study_.recipe.data.place.text() + ": there is no validation data",
                         "hold some out: data.text { …, validation = 0.05 }");
-  // Once the loader runs, the window at hand has been used up, and the other one is being filled.
-  const std::span<std::byte> memory = window_ ? window_->memory : bytes_of(study_.program.window);
-  WindowBuffer buffer = {layout(), memory, -1, 0, 0, 0};
+  WindowBuffer buffer = spare_window();
   int64_t tokens = 0;
   TRY_STATUS(executor_->synchronize());
   if (scores_) scores_->clear();

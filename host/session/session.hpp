@@ -56,10 +56,14 @@ class Session {
   int64_t depth() const { return proof_->compares() ? 1 : study_.target.steps_under_way(); }
   /// Copies a micro-batch to the program's inputs, from a window that lies in the program's buffers. Stream-ordered.
   Status feed(const WindowBuffer& window, int64_t micro_batch);
+  /// Returns memory for a micro-batch that may be filled while no step is under way.
+  WindowBuffer spare_window() const;
   /// Returns the memory of a tensor that the host reaches; nothing for no_tensor.
   std::span<std::byte> bytes_of(TensorId tensor) const;
   /// Returns the mean loss over the validation data. `after` is called after each batch; its error ends the evaluation.
   Result<double> evaluate(const std::function<Status(int64_t done, int64_t batches)>& after = {});
+  /// Tells the session that it has done so many seconds of other work since the last step.
+  void worked_aside(double seconds) { aside_ += seconds; }
   /// Returns how the labels of the last evaluation compare with those of the data; null for models without labels.
   const Scores* scores() const { return scores_ ? &*scores_ : nullptr; }
   /// Returns whether there is validation data.

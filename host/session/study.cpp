@@ -228,7 +228,9 @@ CompileOptions compile_options(const Study& s, const StudyOptions& options, bool
   CompileOptions out;
   out.purpose = options.purpose;
   out.keep_logits = options.keep_logits;
-  if (options.purpose == Purpose::Sample && options.caches) out.prompt_positions = kPromptPositions;
+  const bool writes = options.purpose == Purpose::Train || options.purpose == Purpose::Evaluate;
+  if (options.purpose == Purpose::Sample ? options.caches : writes && !s.recipe.evaluate.prompts.empty())
+    out.prompt_positions = kPromptPositions;
   out.keep_scores = s.recipe.learning.labels == Fill::RowLabels || s.recipe.learning.labels == Fill::TokenLabels;
   out.evaluates = s.recipe.validate.every > 0 && s.data.validation;
   out.exports = s.recipe.save.final;
@@ -253,6 +255,14 @@ CompileOptions compile_options(const Study& s, const StudyOptions& options, bool
   return out;
 }
 
+/// A recipe's `evaluate` needs a model that writes, and keeps keys and values.
+Status check_writes(const Study& s, int64_t prompt_positions) {
+  if (prompt_positions == 0 || s.recipe.evaluate.prompts.empty() || s.program.cached.start != no_tensor) return ok();
+  const std::string why = s.program.uncached.empty() ? "a model whose task is '" + s.recipe.learning.task + "' writes none"
+                                                     : "keys and values cannot be kept: " + s.program.uncached;
+  return recipe_error(s.recipe.evaluate.place.text() + ": 'evaluate' lets the model write texts, but " + why, "leave 'evaluate' out");
+}
+
 Result<std::unique_ptr<Study>> make_study(const Recipe& recipe, const StudyOptions& options, bool least_head) {
   auto out = std::make_unique<Study>();
   Study& s = *out;
@@ -269,7 +279,9 @@ Result<std::unique_ptr<Study>> make_study(const Recipe& recipe, const StudyOptio
   s.target.deterministic = s.recipe.deterministic;
   TRY_STATUS(build_model(s, layout_of(s, options), options.warn, options.of_run));
   TRY_STATUS(load_kernels(s));
-  s.program = TRY(compile(*s.draft, s.loaded, *s.plugins, s.target, compile_options(s, options, least_head)));
+  const CompileOptions compiled = compile_options(s, options, least_head);
+  s.program = TRY(compile(*s.draft, s.loaded, *s.plugins, s.target, compiled));
+  TRY_STATUS(check_writes(s, compiled.prompt_positions));
   // What a window counts is labels that the model reads.
   for (const Program::Input& input : s.program.inputs)
     if (input.fill == s.data.layout.own_labels()) s.data.layout.counted_own = input.fill;

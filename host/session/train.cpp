@@ -163,8 +163,9 @@ class Loop {
   bool stop() const { return options_.stop && options_.stop(); }
   /// Before the first step of a run, if the recipe wants it. Nothing is lost if it is interrupted.
   Status validate_start() {
-    if (!validates() || !recipe_.validate.start || session_.steps_done() != 0) return ok();
-    Status first = validate(0);
+    if (session_.steps_done() != 0) return ok();
+    Status first = validates() && recipe_.validate.start ? validate(0) : ok();
+    if (first && options_.write && recipe_.evaluate.start) first = write(0);
     return first || first.error().exit == Exit::Interrupted ? ok() : std::move(first);
   }
   /// Up to the last step, or to one after which the run is saved because it is to stop; says whether it has come to the last one.
@@ -182,6 +183,7 @@ class Loop {
             tell(options_, [&](Observer& o) { return o.note("step " + std::to_string(last_) + " is the last: " + session_.ended()); }));
       }
       if (validated(event.step)) TRY_STATUS(validate_step(event.step));
+      if (writes(event.step)) TRY_STATUS(write(event.step));
       const bool stopping = (stop() || pauses(event.step)) && event.step < last_ && session_.steps_enqueued() == event.step;
       if (event.step == last_) TRY_STATUS(session_.finish());
       if (scheduled(recipe_, event.step, last_) || stopping) TRY_STATUS(save(event.step));
@@ -196,7 +198,11 @@ class Loop {
     return validates() && (step % recipe_.validate.every == 0 || (recipe_.validate.end && step == last_));
   }
   /// What a step is followed by has to find it done.
-  bool followed(int64_t step) const { return ends_ || scheduled(recipe_, step, last_) || validated(step) || pauses(step); }
+  bool followed(int64_t step) const { return ends_ || scheduled(recipe_, step, last_) || validated(step) || writes(step) || pauses(step); }
+  bool writes(int64_t step) const {
+    const int64_t every = recipe_.evaluate.every;
+    return options_.write && (step == last_ || (every > 0 && step % every == 0));
+  }
   bool pauses(int64_t step) const { return options_.until > 0 && step >= options_.until; }
   bool runs_ahead(int64_t enqueued) const {
     const int64_t ahead = enqueued - session_.steps_done();
@@ -219,6 +225,15 @@ class Loop {
     event.best = step > 0 && note_validation(recipe_, step, event.loss, &session_.validations());
     TRY_STATUS(tell(options_, [&](Observer& o) { return o.validated(event); }));
     return event.best && recipe_.save.best ? session_.save(directory_ / best_folder, 1) : ok();
+  }
+
+  Status write(int64_t step) {
+    TextsEvent event = TRY(options_.write(session_, [&](int64_t done, int64_t all) -> Status {
+      if (step == 0 && stop()) return Error{Exit::Interrupted, "interrupted while texts were written", ""};
+      return tell(options_, [&](Observer& o) { return o.writing(step, done, all); });
+    }));
+    event.step = step;
+    return tell(options_, [&](Observer& o) { return o.written(event); });
   }
 
   Status validate_step(int64_t step) {

@@ -14,8 +14,10 @@ struct TrainOptions {
   SessionOptions session = {};
   std::vector<Observer*> observers = {};              ///< told in this order
   std::vector<const LoadedStrategy*> listeners = {};  ///< told as those of the recipe are
-  std::function<bool()> stop = {};                    ///< asked between steps; true: save and end with exit code Interrupted
-  int64_t until = 0;  ///< save and end after this step, as if it had been interrupted there; 0: the last one
+  /// Lets the model write the texts of the recipe's `evaluate`; `after` is called after each batch.
+  std::function<Result<TextsEvent>(Session&, const std::function<Status(int64_t done, int64_t all)>& after)> write = {};
+  std::function<bool()> stop = {};  ///< asked between steps; true: save and end with exit code Interrupted
+  int64_t until = 0;                ///< save and end after this step, as if it had been interrupted there; 0: the last one
 };
 
 /// Opens the data. Called at most once, and not where nothing is left to do.

@@ -95,6 +95,40 @@ TEST(Lifetimes, WhatTheHostReadsLivesToTheEndOfItsSegment) {
   EXPECT_EQ(life(s.program, late), P(1, 6));
 }
 
+/// load: 0; micro: 1, 2; caches: 3; sample: 4, 5; next: 6, 7.
+struct Texts : Little {
+  TensorId weight = tensor("weight", 16, Life::Run), x = tensor("x", 32), cache = tensor("cache", 32, Life::Texts),
+           logits = tensor("logits", 16, Life::Texts), never = tensor("never", 8, Life::Texts);
+  Texts() {
+    op(kLoad, "init", {}, {w(weight)});
+    op(kMicro, "forward", {r(weight)}, {w(x)});
+    op(kMicro, "backward", {r(x), rw(weight)}, {});
+    op(SegmentKind::Caches, "zeros", {}, {w(cache)});
+    op(SegmentKind::Sample, "keep", {part(cache, 0, 4, GALLEY_READ_WRITE)}, {});
+    op(SegmentKind::Sample, "attend", {r(cache)}, {});
+    op(SegmentKind::Next, "keep one", {part(cache, 4, 1, GALLEY_READ_WRITE)}, {});
+    op(SegmentKind::Next, "attend", {r(cache)}, {w(logits)});
+  }
+};
+
+TEST(Lifetimes, WhatIsKeptWhileTextsAreWrittenLivesFromCachesToNext) {
+  Texts s;
+  using P = std::pair<int, int>;
+  EXPECT_EQ(life(s.program, s.cache), P(3, 7)) << "a later piece of a prompt finds what an earlier one has put there";
+  EXPECT_EQ(life(s.program, s.logits), P(3, 7)) << "the host may read them when another segment has run";
+  EXPECT_EQ(life(s.program, s.never), P(-1, -1));
+  const Plan plan = make_plan(s.program, little_target());
+  ASSERT_TRUE(check_plan(s.program, plan, little_target()).ok());
+  EXPECT_EQ(plan.classes[0].planned, 64 + 128 + 64) << "a step's x lies where the cache does";
+  EXPECT_EQ(verdict(s.program), "");
+  Plan shorter = plan;
+  --shorter.placements[static_cast<size_t>(s.cache)].last;
+  EXPECT_SAYS(check_plan(s.program, shorter, little_target()).error().cause,
+              "'cache' lives from 3 to 6: what is kept while texts are generated must live in [3, 8)");
+  s.op(kMicro, "wrong", {s.r(s.cache)}, {});
+  EXPECT_SAYS(check_program(s.program, little_target()).error().cause, "tensor 'cache' of texts is used in micro, caches, sample, next");
+}
+
 TEST(Lifetimes, CopiesAreInFlight) {
   for (const uint32_t queue : {0u, 1u}) {
     Little l;
@@ -118,7 +152,7 @@ TEST(Plan, OfAStep) {
   const Steps s;
   const Plan plan = make_plan(s.program, little_target());
   ASSERT_TRUE(check_plan(s.program, plan, little_target()).ok());
-  EXPECT_EQ(plan.segment_begin, (std::array<int32_t, segment_count>{0, 1, 1, 1, 1, 1, 5, 7, 8, 8, 8}));
+  EXPECT_EQ(plan.segment_begin, (std::array<int32_t, segment_count>{0, 1, 1, 1, 1, 1, 5, 7, 8, 8, 8, 8}));
   EXPECT_EQ(plan.end, 8);
   // Run: 448 + 192; at "backward": y 256, gradient 448, kept 64; at "act": x 256, y 256, space 128.
   EXPECT_EQ(plan.classes[0].lower_bound, 640 + 768);

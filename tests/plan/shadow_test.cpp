@@ -184,6 +184,24 @@ TEST(Shadow, ACopyThatTheFirstMicroBatchLeavesOut) {
   EXPECT_SAYS(verdict(e.program), "access 0");
 }
 
+/// Caches begin anew with zeros for other texts, in a program that does something else between.
+TEST(Shadow, CachesBeginAnew) {
+  struct Anew : Little {
+    TensorId weight = tensor("weight", 16, Life::Run), cache = tensor("cache", 32, Life::Texts), x = tensor("x", 32);
+    Anew() {
+      op(kLoad, "init", {}, {w(weight)});
+      op(kMicro, "forward", {rw(weight)}, {w(x)});
+      op(SegmentKind::Caches, "zeros", {}, {w(cache)});
+      op(SegmentKind::Sample, "keep", {part(cache, 0, 4, GALLEY_READ_WRITE)}, {});
+      op(SegmentKind::Next, "attend", {r(cache)}, {});
+    }
+  };
+  Anew t;
+  EXPECT_EQ(verdict(t.program), "");
+  t.program.segment(SegmentKind::Caches).code.clear();
+  EXPECT_SAYS(verdict(t.program), "sample[0] 'keep' reads 'cache' bytes [0, 16), which nothing has written");
+}
+
 TEST(Shadow, CopiesThatAreWaitedFor) {
   Offload o;
   EXPECT_EQ(verdict(o.program), "");

@@ -136,12 +136,14 @@ def what_ends_a_text():
 
 @case
 def sources():
-    """A model with a source keeps what it reads of it; lines are continued one by one, and the next source is another one."""
+    """A model with a source keeps what it reads of it, of each row another one; the next sources are others."""
     for name in ('t5-gated-untied', 't5-relu-tied'):
         folder = model(name)
         texts = ['w5 w6', 'w9 w8 w7', prompt(12)]
         found = lines(folder, texts, '--tokens', 10, *DRAWN)
         check(found == lines(folder, texts, '--tokens', 10, *DRAWN, '--no-cache'), f'{name}: {found}')
+        for batch in (1, 2, 3):
+            check(found == lines(folder, texts, '--tokens', 10, *DRAWN, '--batch', batch), f'{name}, --batch {batch}')
         check(len({x['text'] for x in found}) == 3, f'{name}: {found}')
 
 

@@ -71,7 +71,7 @@ def declared():
     return out
 
 
-HEADINGS = dict(recipe='Keys of a recipe', compare='Comparison', model='Model', validate='Validation', save='Saving', budget='Budget')
+HEADINGS = dict(recipe='Keys of a recipe', compare='Comparison', model='Model', validate='Validation', evaluate='Evaluation by texts', save='Saving', budget='Budget')
 
 
 @case

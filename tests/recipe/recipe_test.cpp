@@ -217,15 +217,15 @@ TEST(Recipe, WhatIsDeclaredIsWhatIsRead) {
           << schedule.name << "." << option.name;
     }
   }
-  for (const Declared* group :
-       {&declared_recipe(), &declared_model(), &declared_validate(), &declared_save(), &declared_compare(), &declared_budget()})
+  for (const Declared* group : {&declared_recipe(), &declared_model(), &declared_validate(), &declared_evaluate(), &declared_save(),
+                                &declared_compare(), &declared_budget()})
     for (const OptionSpec& option : group->options) EXPECT_FALSE(option.description.empty()) << group->name << "." << option.name;
 }
 
 TEST(Errors, OfNamedEntries) {
   EXPECT_EQ(cause(with("steps = 1,\n  stepps = 5,")), "r.lua:5: unknown option 'stepps' of the recipe; did you mean 'steps'?");
   EXPECT_EQ(hint(with("steps = 1, optimiser = 5,")),
-            "options of the recipe: model, data, batch, length, target_length, steps, epochs, seed, deterministic, tune, validate, save, "
+            "options of the recipe: model, data, batch, length, target_length, steps, epochs, seed, deterministic, tune, validate, evaluate, save, "
             "head_rows, kernels");
   EXPECT_EQ(cause(with("steps = 1, learning_rate = 5,")), "r.lua:4: unknown option 'learning_rate' of the recipe");
   EXPECT_EQ(cause(with("steps = 1, save = { evry = 1 },")), "r.lua:4: unknown option 'save.evry' of the recipe; did you mean 'every'?");

@@ -27,9 +27,11 @@ Homes::Place Emitter::place(galley_tensor id) {
   if (t.slice.of || (t.kind != GALLEY_KIND_TRANSIENT && t.kind != GALLEY_KIND_FILE) || (of_step && homes_.contains(id)))
     return homes_.place(id);
   const auto [it, fresh] = transients_.try_emplace(id, no_tensor);
-  if (fresh)
+  if (fresh) {
+    const auto kept = outlives_.find(id);
     it->second = add_tensor(c_.program, {t.name, t.dtype, t.shape, 0, 0, Owner::Activations,
-                                         outlives_.contains(id) ? Life::Run : Life::Segment, label(c_.strategies, t.use)});
+                                         kept == outlives_.end() ? Life::Segment : kept->second, label(c_.strategies, t.use)});
+  }
   return {it->second, 0};
 }
 

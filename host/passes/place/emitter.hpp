@@ -26,7 +26,7 @@ class Emitter {
   /// kernels compute, and are brought once for both. Returns these copies.
   std::set<galley_tensor> copy_after(const std::vector<Item>& items);
   /// Keeps a tensor that is read after the segment has run. Must be called before its node is emitted.
-  void keep(galley_tensor t) { outlives_.insert(t); }
+  void keep(galley_tensor t, Life life = Life::Run) { outlives_[t] = life; }
   Status item(const Item& item);
   /// `begins` gets the position at which the instructions of each item begin.
   Status items(const std::vector<Item>& items, std::vector<uint32_t>* begins = nullptr);
@@ -54,7 +54,7 @@ class Emitter {
   Staging staging_;
   std::optional<Accumulators> accumulators_;  ///< only micro adds up gradients over several nodes
   std::map<galley_tensor, TensorId> transients_;
-  std::set<galley_tensor> outlives_;
+  std::map<galley_tensor, Life> outlives_;
   std::map<std::pair<galley_node, galley_tensor>, std::vector<galley_tensor>> copies_;  ///< by node and the parameter that it writes
 };
 

@@ -65,7 +65,10 @@ Status Homes::make() {
     const GraphTensor& t = graph.tensor(id);
     if (t.kind == GALLEY_KIND_TRANSIENT || t.kind == GALLEY_KIND_FILE || t.slice.of || t.storage.numbers_of || t.unused) continue;
     const uint32_t memory = TRY(memory_of(t));
-    const Life life = t.kind != GALLEY_KIND_GRADIENT ? Life::Run : t.immediate ? Life::Segment : Life::Window;
+    const Life life = c_.caches_anew.contains(id)      ? Life::Texts
+                      : t.kind != GALLEY_KIND_GRADIENT ? Life::Run
+                      : t.immediate                    ? Life::Segment
+                                                       : Life::Window;
     std::vector<Component> components = {{"", t.storage.kept_dtype ? t.storage.kept_dtype : t.dtype, t.shape, 1, "", true}};
     if (!t.storage.format.empty()) components = TRY(components_of(c_.plugins, t, t.shape));
     for (const Component& c : components)

@@ -97,7 +97,7 @@ class Loading {
  private:
   Status tensor(galley_tensor t) {
     const GraphTensor& x = graph_.tensor(t);
-    if (!lasts(x.kind) || x.slice.of || x.unused || done_.contains(t)) return ok();
+    if (!lasts(x.kind) || x.slice.of || x.unused || done_.contains(t) || c_.caches_anew.contains(t)) return ok();
     if (x.storage.numbers_of) return tensor(x.storage.numbers_of);
     if (!under_way_.insert(t).second) return strategy_error(c_.strategies, x.use, "'" + x.name + "' is to begin as what is made from it");
     if (const auto values = c_.draft.beginnings.find(t); values != c_.draft.beginnings.end()) {

@@ -12,8 +12,9 @@ namespace {
 
 constexpr std::string_view tensors_end = ".safetensors";
 /// What the run keeps itself: a folder, and files whose names no folder can have.
-constexpr std::array<std::string_view, 10> own_names = {"state",       "best",       "run.toml",     "recipe.lua",  "metrics.jsonl",
-                                                        "memory.json", "usage.json", "choices.json", "report.html", "profile.json"};
+constexpr std::array<std::string_view, 11> own_names = {"state",           "best",        "run.toml",   "recipe.lua",   "metrics.jsonl",
+                                                        "generated.jsonl", "memory.json", "usage.json", "choices.json", "report.html",
+                                                        "profile.json"};
 /// What the host writes of the model.
 constexpr std::array<std::string_view, 2> own_files = {"model/model.safetensors", "model/config.json"};
 constexpr size_t longest_name = 255;  // on Linux

@@ -31,6 +31,7 @@ constexpr int64_t kShift = (int64_t{1} << 21) + 4096 + 2048;
 /// As all arms are: deterministic, no validation, the model that the last step leaves in full.
 void prepare(Recipe& recipe) {
   recipe.validate = {};
+  recipe.evaluate = {};
   recipe.save = {};
   recipe.tune = false;
   recipe.deterministic = true;

@@ -79,6 +79,7 @@ Result<RunResult> read_result(const fs::path& run) {
       out.validation[*step] = TRY(number_of(line, "validation_loss"));
       continue;
     }
+    if (line.as<Table>()->contains("samples") && !line.as<Table>()->contains("loss")) continue;  // of texts that the model has written
     if (*step != static_cast<int64_t>(out.losses.size()) + 1)
       return run_error(
           path.string() + ": step " + std::to_string(*step) + " stands where step " + std::to_string(out.losses.size() + 1) + " has to be",

@@ -31,7 +31,7 @@ void Continuation::take(std::span<const float> logits, const Draw& how, uint32_t
   if (end < text_.size()) {
     text_.resize(end);
     ended_ = "stop";
-  } else if (made_ == stops_.most) {
+  } else if (made_ == stops_.most || static_cast<int64_t>(tokens_.size()) == stops_.context) {
     ended_ = "length";
   }
 }
@@ -47,6 +47,19 @@ size_t Continuation::certain() const {
         break;
       }
   return end;
+}
+
+Status finish_texts(Generator& generator, std::span<Continuation> texts, const Draw& how,
+                    const std::function<uint32_t(size_t text, uint64_t drawn)>& random) {
+  std::vector<std::span<const TokenId>> tokens(static_cast<size_t>(generator.rows()));
+  while (std::ranges::any_of(texts, [](const Continuation& text) { return text.ended().empty(); })) {
+    for (size_t r = 0; r < tokens.size(); ++r) tokens[r] = texts[std::min(r, texts.size() - 1)].tokens();
+    const std::span<const float> logits = TRY(generator.logits(tokens));
+    const size_t width = logits.size() / tokens.size();
+    for (size_t r = 0; r < texts.size(); ++r)
+      if (texts[r].ended().empty()) texts[r].take(logits.subspan(r * width, width), how, random(r, static_cast<uint64_t>(texts[r].made())));
+  }
+  return ok();
 }
 
 }  // namespace galley

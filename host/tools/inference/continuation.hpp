@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,7 @@ struct Stops {
   std::vector<TokenId> tokens;     ///< any of these
   std::vector<std::string> texts;  ///< before any of these
   int64_t most = 200;              ///< so many new tokens
+  int64_t context = 0;             ///< so many in all; 0: any number
 };
 
 /// Used by one thread. Refers to the codec and the stops.
@@ -42,5 +45,10 @@ class Continuation {
   std::string text_, ended_;
   int64_t made_ = 0;
 };
+
+/// Continues texts, at most Generator::rows() of them, until all have ended. `random` gives the 32 uniform bits that draw a text's token:
+/// of the text by its index here, and by how many it has drawn.
+Status finish_texts(Generator& generator, std::span<Continuation> texts, const Draw& how,
+                    const std::function<uint32_t(size_t text, uint64_t drawn)>& random);
 
 }  // namespace galley

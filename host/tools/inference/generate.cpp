@@ -54,19 +54,17 @@ int32_t draw_token(std::span<const float> logits, const Draw& how, std::span<con
   return order[n - 1];
 }
 
-Generator::Generator(Session& session) : session_(session), program_(session.study().program), known_(static_cast<size_t>(program_.rows)) {
-  window_ = {session.study().data.layout, {}, 0, 1, 0};
-  window_.layout.rows = 1;
-  window_.memory = session.bytes_of(program_.window);
+Generator::Generator(Session& session)
+    : session_(session), program_(session.study().program), window_(session.spare_window()), known_(static_cast<size_t>(program_.rows)) {
   const TensorId logits = is_cached() ? program_.cached.logits : program_.sample_logits;
   logits_.resize(static_cast<size_t>(elements(program_.tensors[static_cast<size_t>(logits)].shape)));
   const auto rows = static_cast<size_t>(program_.rows), all = rows * static_cast<size_t>(std::max<int64_t>(program_.cached.positions, 1));
   for (auto* numbers : {&tokens_, &positions_}) numbers->reserve(all);
-  for (auto* numbers : {&start_, &last_}) numbers->reserve(rows);
+  for (auto* numbers : {&start_, &last_, &others_}) numbers->reserve(rows);
 }
 
-void Generator::read_source(std::span<const int32_t> tokens) {
-  const BatchRow row = window_.row(0);
+void Generator::read_source(std::span<const int32_t> tokens, int64_t number) {
+  const BatchRow row = window_.row(number);
   const size_t n = std::min(tokens.size(), row.length());
   row.pad(n, row.length());
   for (size_t i = 0; i < n; ++i) {
@@ -82,6 +80,7 @@ Result<std::span<const float>> Generator::logits(std::span<const std::span<const
   if (!is_cached()) {
     TRY_STATUS(take_row(texts[0]));
   } else {
+    if (!std::exchange(begun_, true)) TRY_STATUS(run(SegmentKind::Caches, no_tensor));
     if (has_source() && !std::exchange(source_taken_, true)) TRY_STATUS(take_source());
     std::vector<std::span<const int32_t>> shown;
     for (const std::span<const int32_t> text : texts) shown.push_back(text.last(std::min(text.size(), context())));
@@ -149,16 +148,19 @@ Status Generator::take_positions(std::span<const std::span<const int32_t>> texts
     }
     if (end > known.size()) known.assign(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end));
   }
-  for (const Program::Input& input : next ? program_.cached.next : program_.inputs) TRY_STATUS(put(input.tensor, numbers_of(input.fill)));
+  for (const Program::Input& input : next ? program_.cached.next : program_.cached.prompt)
+    TRY_STATUS(put(input.tensor, numbers_of(input.fill)));
   TRY_STATUS(put(program_.cached.start, start_));
   TRY_STATUS(put(program_.sample_position, last_));
   return run(segment, next ? program_.cached.logits : program_.sample_logits);
 }
 
-std::span<const int32_t> Generator::numbers_of(Fill fill) const {
+std::span<const int32_t> Generator::numbers_of(Fill fill) {
   if (fill == Fill::Tokens || fill == Fill::TargetTokens) return tokens_;
   if (fill == Fill::Positions || fill == Fill::TargetPositions) return positions_;
-  return window_.row(0)[fill].first(1);  // where the source is in its row, the same for each position
+  others_.clear();  // where the source is in its row, the same for each position
+  for (int64_t r = 0; r < rows(); ++r) others_.push_back(window_.row(r)[fill].front());
+  return others_;
 }
 
 Status Generator::put(TensorId tensor, std::span<const int32_t> numbers) {
@@ -173,7 +175,7 @@ Status Generator::put(TensorId tensor, std::span<const int32_t> numbers) {
 
 Status Generator::run(SegmentKind segment, TensorId logits) {
   Executor& executor = session_.executor();
-  executor.tell({1, 1});
+  executor.tell({session_.steps_done() + 1, 1});
   TRY_STATUS(executor.run(segment));
   TRY_STATUS(executor.synchronize());
   if (logits == no_tensor) return ok();

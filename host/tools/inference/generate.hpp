@@ -33,8 +33,8 @@ class Generator {
  public:
   explicit Generator(Session& session);
 
-  /// Sets what the encoder of a model with a decoder reads from now on: the first length() tokens.
-  void read_source(std::span<const int32_t> tokens);
+  /// Sets what the encoder of a model with a decoder reads of each text from now on: the first length() tokens. All rows have to be set.
+  void read_source(std::span<const int32_t> tokens, int64_t row = 0);
   /// Returns the logits of the token that follows each of rows() texts, (rows, vocabulary), valid until the next call. The tokens of a
   /// target are those after the one that begins it. The model sees the last length() tokens. What a text shares with that of the call
   /// before, from its begin on, is not computed again.
@@ -56,7 +56,7 @@ class Generator {
   /// Returns how many tokens a text or a target may have, to be seen.
   size_t context() const { return static_cast<size_t>(has_source() ? program_.target_length : program_.length); }
   Status take_source();
-  std::span<const int32_t> numbers_of(Fill fill) const;
+  std::span<const int32_t> numbers_of(Fill fill);
   Status take_row(std::span<const int32_t> text);
   Status take_pieces(std::span<const std::span<const int32_t>> texts);
   Status take_positions(std::span<const std::span<const int32_t>> texts, SegmentKind segment);
@@ -66,9 +66,9 @@ class Generator {
   Session& session_;
   const Program& program_;
   WindowBuffer window_;
-  bool source_taken_ = false;
+  bool begun_ = false, source_taken_ = false;
   std::vector<std::vector<int32_t>> known_;  ///< of each row: the tokens whose keys and values are in the caches
-  std::vector<int32_t> tokens_, positions_, start_, last_;
+  std::vector<int32_t> tokens_, positions_, start_, last_, others_;
   std::vector<float> logits_;
 };
 

@@ -185,6 +185,7 @@ std::vector<Named> declared_names() {
   std::vector<Named> out = {{"recipe", "the recipe itself", "Entries of a recipe", declared_recipe()},
                             {"model", "an entry of a recipe", "Entries of a recipe", declared_model()},
                             {"validate", "an entry of a recipe", "Entries of a recipe", declared_validate()},
+                            {"evaluate", "an entry of a recipe", "Entries of a recipe", declared_evaluate()},
                             {"save", "an entry of a recipe", "Entries of a recipe", declared_save()},
                             {"compare", "several recipes in one", "Entries of a recipe", declared_compare()},
                             {"budget", "an entry of a comparison", "Entries of a recipe", declared_budget()}};

@@ -3,6 +3,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <functional>
 
 #include "host/base/json.hpp"
 #include "host/base/log.hpp"
@@ -45,29 +46,40 @@ class Line {
 
 }  // namespace
 
-Status MetricsFile::started(const StartEvent& start) {
-  const std::filesystem::path path = start.directory / "metrics.jsonl";
+namespace {
+
+/// Opens a file of lines that have a step, cut down to those of steps that are done. `line` is called for each of these.
+Result<File> open_cut(const std::filesystem::path& path, int64_t steps_done, const std::function<void(const Table&)>& kept) {
   uint64_t keep = 0;
-  int64_t steps = 0;  // that have their line
   std::error_code error;
-  if (std::filesystem::exists(path, error) && start.steps_done > 0) {
+  if (std::filesystem::exists(path, error) && steps_done > 0) {
     const std::string text = TRY(read_text(path, UINT64_C(1) << 34));
     for (size_t begin = 0; begin < text.size();) {
       const size_t end = text.find('\n', begin);
       if (end == std::string::npos) break;
       const auto line = parse_json(std::string_view(text).substr(begin, end - begin), path.string());
       const auto* step = line ? line->field<int64_t>("step") : nullptr;
-      if (!step || *step > start.steps_done) break;
-      steps += line->as<Table>()->contains("loss");
+      if (!step || *step > steps_done) break;
+      kept(*line->as<Table>());
       begin = end + 1;
       keep = begin;
     }
   }
+  File file = TRY(File::open_append(path));
+  TRY_STATUS(file.truncate(keep));
+  return file;
+}
+
+}  // namespace
+
+Status MetricsFile::started(const StartEvent& start) {
+  const std::filesystem::path path = start.directory / "metrics.jsonl";
+  int64_t steps = 0;  // that have their line
+  file_.emplace(TRY(open_cut(path, start.steps_done, [&](const Table& line) { steps += line.contains("loss"); })));
   if (steps < start.steps_done)
     log(LogLevel::Warning, path.string() + " has the losses of " + std::to_string(steps) + " of the " + std::to_string(start.steps_done) +
                                " steps that are done; it was changed, or a disk lost it. The run goes on, and its curve has a gap");
-  file_.emplace(TRY(File::open_append(path)));
-  return file_->truncate(keep);
+  return ok();
 }
 
 Status MetricsFile::step(const StepEvent& m) {
@@ -88,6 +100,39 @@ Status MetricsFile::validated(const ValidationEvent& v) {
   line.seconds(v.seconds);
   if (v.best) line.add("best", "true");
   return file_->write(line.end());
+}
+
+Status MetricsFile::written(const TextsEvent& t) {
+  Line line(line_);
+  line.add("step", t.step);
+  if (t.match) line.add("match", *t.match);
+  line.add("samples", static_cast<int64_t>(t.texts.size())).seconds(t.seconds);
+  return file_->write(line.end());
+}
+
+Table written_json(const WrittenText& text) {
+  Table out = {{"prompt", Value(text.prompt)}, {"text", Value(text.text)}, {"ended", Value(text.ended)}, {"tokens", Value(text.tokens)}};
+  if (text.expected) out.emplace("expected", Value(*text.expected));
+  if (text.match) out.emplace("match", Value(*text.match));
+  return out;
+}
+
+Status GeneratedFile::started(const StartEvent& start) {
+  if (start.study.recipe.evaluate.prompts.empty()) return ok();
+  file_.emplace(TRY(open_cut(start.directory / "generated.jsonl", start.steps_done, [](const Table&) {})));
+  return ok();
+}
+
+Status GeneratedFile::written(const TextsEvent& t) {
+  std::string lines;
+  int64_t index = 0;
+  for (const WrittenText& text : t.texts) {
+    Table line = written_json(text);
+    line.emplace("step", Value(t.step));
+    line.emplace("index", Value(index++));
+    lines += to_json(Value(std::move(line))) + "\n";
+  }
+  return file_->write(lines);
 }
 
 }  // namespace galley

@@ -202,6 +202,25 @@ Status Progress::validated(const ValidationEvent& v) {
   return ok();
 }
 
+Status Progress::writing(int64_t step, int64_t done, int64_t all) {
+  char what[64];
+  std::snprintf(what, sizeof what, "step %lld/%lld  texts:", static_cast<long long>(step), static_cast<long long>(steps_));
+  show(what, done, all);
+  return ok();
+}
+
+Status Progress::written(const TextsEvent& t) {
+  live_.clear();
+  shown_ = -1;
+  char match[40] = "", text[160];
+  if (t.match) std::snprintf(match, sizeof match, "match %.4f  ", *t.match);
+  std::snprintf(text, sizeof text, "step %lld/%lld  %s%zu texts written\n", static_cast<long long>(t.step), static_cast<long long>(steps_),
+                match, t.texts.size());
+  print_lines(text);
+  std::fflush(stdout);
+  return ok();
+}
+
 Status Progress::note(const std::string& text) {
   live_.clear();
   std::printf("%s\n", shown(text).c_str());

@@ -16,6 +16,8 @@ class Progress final : public Observer {
   Status step(const StepEvent& m) override;
   Status validating(const ValidatingEvent& v) override;
   Status validated(const ValidationEvent& v) override;
+  Status writing(int64_t step, int64_t done, int64_t all) override;
+  Status written(const TextsEvent& t) override;
   /// A line of its own, above the bar.
   Status note(const std::string& text) override;
   Status paused(int64_t step, int64_t steps) override;

@@ -5,7 +5,9 @@
 namespace galley {
 namespace {
 
-constexpr const char* life_name(Life life) { return life == Life::Run ? "run" : life == Life::Window ? "window" : "segment"; }
+constexpr const char* life_name(Life life) {
+  return life == Life::Run ? "run" : life == Life::Window ? "window" : life == Life::Segment ? "segment" : "texts";
+}
 
 /// What a person calls an instruction: its node, or what it does.
 std::string instruction_name(const Instruction& i) { return i.name.empty() ? action_names[i.what.index()] : i.name; }

@@ -294,7 +294,7 @@ class MapView {
     const t = this.map.tensors;
     const i = this.data.index[this.chosen];
     const s = t.strategy[i] < 0 ? null : this.map.strategies[t.strategy[i]];
-    const whole = ['the whole run', 'a step: ', ''][t.life[i]];
+    const whole = ['the whole run', 'a step: ', '', 'generated texts: '][t.life[i]];
     const swatch = element('span.swatch');
     swatch.style.background = ownerColours[t.owner[i]];
     this.about.append(factsOf([
