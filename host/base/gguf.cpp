@@ -307,6 +307,8 @@ Status read_header(Header* out) {
 
 }  // namespace
 
+uint32_t type_number(Dtype dtype) { return std::ranges::find(kTypes, dtype, &TypeRow::dtype)->id; }
+
 bool is_gguf(const std::filesystem::path& file) { return file.extension() == kExtension; }
 
 Result<Header> read(const std::filesystem::path& path) {

@@ -30,6 +30,9 @@ struct Header {
   std::vector<tensor_files::Entry> entries;
 };
 
+/// Returns the number by which files call a dtype; there must be one.
+uint32_t type_number(tensor_files::Dtype dtype);
+
 /// Returns whether a path names a GGUF file, by its extension.
 bool is_gguf(const std::filesystem::path& file);
 

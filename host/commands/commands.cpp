@@ -284,15 +284,21 @@ std::vector<CommandSpec> all_commands() {
        "The folder that is written is in Hugging Face's format, or for an adapter in PEFT's. Examples:\n"
        "  galley export runs/chat --out adapter                         an adapter stays one\n"
        "  galley export runs/chat --merge --out model                   one model, with the adapter merged into its weights\n"
+       "  galley export runs/chat --merge --format gguf --dtype q4_k --out chat.gguf    one file for llama.cpp, with the tokenizer\n"
        "Merging computes in F32 from the weights as the run keeps them, and rounds once. Without --dtype, a model is saved in F32, unless\n"
-       "most of its numbers are kept in 16 bit only and none that is trained is kept in F32: then in that dtype.\n",
-       {{"--out", "DIR", "the folder to write; it must be new or empty", false, true},
+       "most of its numbers are kept in 16 bit only and none that is trained is kept in F32: then in that dtype.\n"
+       "A GGUF file is read again and compared with the model before it gets its name. While it is written, the model lies beside it a "
+       "second\n"
+       "time, in F32 if there is a --dtype.\n",
+       {{"--out", "PATH", "the folder to write, which must be new or empty; with --format gguf the new file, FILE.gguf", false, true},
+        {"--format", "FORMAT", "hf: a folder in Hugging Face's format (the default); gguf: one file for llama.cpp"},
         set_flag,
         use_flag,
         confine_flag,
         unconfined_flag,
         {"--merge", "", "merge what was trained beside the model's weights into them"},
-        {"--dtype", "DTYPE", "round the numbers to f32, bf16 or f16"},
+        {"--dtype", "DTYPE", "round the numbers to f32, bf16 or f16; with --format gguf also to q8_0, q6_k, q4_k or q4_0"},
+        {"--unchecked", "", "with --format gguf: do not read the file again"},
         {"--base", "DIR", "with an adapter's folder: its base model, if it is not where adapter_config.json says"},
         {"--json", "", "print the result as JSON: what rounding has taken from each tensor"},
         memory_flag,

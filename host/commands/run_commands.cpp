@@ -16,6 +16,7 @@
 #include "host/session/run.hpp"
 #include "host/session/train.hpp"
 #include "host/sources/kinds.hpp"
+#include "host/tools/gguf/gguf_export.hpp"
 #include "host/tools/inference/export_folder.hpp"
 #include "host/tools/inference/folder_study.hpp"
 #include "host/tools/inference/gradients.hpp"
@@ -321,6 +322,62 @@ Status command_eval(const CommandLine& a) {
   return reference.finish(ok());
 }
 
+namespace {
+
+/// What --format and --dtype ask for: with --format gguf a type of GGUF files, else a dtype.
+Status check_format(const CommandLine& a) {
+  const std::string format = a.get("--format", "hf"), dtype = a.get("--dtype");
+  if (format != "hf" && format != "gguf")
+    return recipe_error("galley export: --format '" + format + "' is not a format", "hf (a folder in Hugging Face's format) or gguf");
+  if (format == "hf" && a.has("--unchecked")) return recipe_error("galley export: --unchecked requires --format gguf");
+  if (!a.has("--dtype") || (format == "gguf" ? gguf_type(dtype) != nullptr : dtype_named(dtype) != 0)) return ok();
+  return recipe_error("galley export: --dtype '" + dtype + "' is not a dtype to save in",
+                      format == "gguf"   ? gguf_type_names()
+                      : gguf_type(dtype) ? "f32, bf16 or f16; with --format gguf also " + dtype
+                                         : "f32, bf16 or f16");
+}
+
+Status export_gguf(const CommandLine& a, FolderStudy folder, const StudyOptions& options) {
+  const std::filesystem::path out = a.get("--out"), what = std::filesystem::path(a.positional[0]).lexically_normal();
+  GgufRequest request;
+  request.out = out;
+  request.type = a.get("--dtype");
+  request.name = (what.has_filename() ? what : what.parent_path()).stem().string();
+  request.reads_again = !a.has("--unchecked");
+  request.options = options;
+  GgufExport job = TRY(GgufExport::prepare(*folder.study, std::move(request)));
+  {
+    ReferenceShown reference = TRY(ReferenceShown::open(a));
+    const auto session = TRY(folder.open(reference.options()));
+    TRY_STATUS(reference.finish(job.take(*session)));
+  }
+  folder = {};  // the model leaves the memory before that of the file is read
+  BytesProgress progress("writing the file");
+  StopSignals signals;
+  signals.install();  // what was written so far has to be removed
+  const GgufWritten written = TRY(job.finish([&](uint64_t done, uint64_t total) -> Status {
+    progress.update(done, total);
+    if (StopSignals::asked()) return Error{Exit::Interrupted, "interrupted while the file was being written", "nothing was kept"};
+    return ok();
+  }));
+  for (const std::string& note : written.notes) log(LogLevel::Warning, note);
+  if (a.has("--json")) {
+    Table json = {{"exported", Value(out.string())}, {"bytes", Value(static_cast<int64_t>(written.bytes))}};
+    if (written.apart)
+      json["read_again"] = Value(Table{{"positions", Value(written.apart->positions)},
+                                       {"apart", Value(written.apart->apart)},
+                                       {"divergence", Value(written.apart->divergence)},
+                                       {"same", Value(written.apart->same)}});
+    std::printf("%s\n", to_json(Value(std::move(json)), 2).c_str());
+    return ok();
+  }
+  print_lines("exported: %s, %s\n", out.c_str(), bytes_text(static_cast<int64_t>(written.bytes)).c_str());
+  if (written.apart) print_lines("%s\n", apart_text(*written.apart).c_str());
+  return ok();
+}
+
+}  // namespace
+
 Status command_export(const CommandLine& a) {
   const std::filesystem::path what = a.positional[0], out = a.get("--out");
   std::error_code error;
@@ -333,10 +390,10 @@ Status command_export(const CommandLine& a) {
   StudyOptions options = TRY(study_options(a));
   options.purpose = Purpose::Export;
   options.merges = a.has("--merge");
-  options.export_dtype = a.get("--dtype");
-  if (a.has("--dtype") && !dtype_named(options.export_dtype))
-    return recipe_error("galley export: --dtype '" + options.export_dtype + "' is not a dtype to save in", "f32, bf16 or f16");
-  TRY_STATUS(check_vacant(out));
+  TRY_STATUS(check_format(a));
+  const bool gguf = a.get("--format") == "gguf";
+  options.export_dtype = gguf && a.has("--dtype") ? "f32" : a.get("--dtype");  // the types of GGUF files are rounded from F32, once
+  if (!gguf) TRY_STATUS(check_vacant(out));
   FolderStudy folder;
   if (recipe) {
     options.single_row = true;
@@ -344,6 +401,7 @@ Status command_export(const CommandLine& a) {
   } else {
     folder = TRY(study_folder(what, {a.get("--base"), 1}, options));
   }
+  if (gguf) return export_gguf(a, std::move(folder), options);
   ReferenceShown reference = TRY(ReferenceShown::open(a));
   const auto session = TRY(folder.open(reference.options()));
   TRY_STATUS(reference.finish(export_folder(*session, out)));

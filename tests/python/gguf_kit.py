@@ -48,6 +48,65 @@ def write(path, keys, tensors, version=3, alignment=32):
     return path
 
 
+def read(path):
+    """{name of a key: (kind, value)} and {name of a tensor: (type, shape, bytes)} of a file, as write() takes them. Whatever is no such file is an exception."""
+    data, at = pathlib.Path(path).read_bytes(), 4
+
+    def take(code):
+        nonlocal at
+        at += struct.calcsize('<' + code)
+        return struct.unpack_from('<' + code, data, at - struct.calcsize('<' + code))
+
+    def words():
+        return take(f'{take("Q")[0]}s')[0].decode()
+
+    kinds, found = {number: (kind, code) for kind, (number, code) in values.items()}, {number: kind for kind, (number, _, _) in types.items()}
+
+    def value_of(number):
+        if number == 8:
+            return 'STR', words()
+        if number == 9:
+            of, length = take('IQ')
+            if of == 8:
+                return 'ARR', ('STR', [words() for _ in range(length)])
+            kind, code = kinds[of]
+            return 'ARR', (kind, list(take(f'{length}{code}')))
+        kind, code = kinds[number]
+        return kind, take(code)[0]
+
+    assert data[:4] == b'GGUF', data[:4]
+    version, tensors, keys = take('IQQ')
+    assert version == 3, version
+    said = {}
+    for _ in range(keys):
+        name = words()
+        assert name not in said, name
+        said[name] = value_of(take('I')[0])
+    lines = []
+    for _ in range(tensors):
+        name = words()
+        shape = list(reversed(take(f'{take("I")[0]}Q')))
+        lines.append((name, shape, *take('IQ')))
+    begin, out = (at + 31) // 32 * 32, {}
+    for name, shape, number, offset in lines:
+        kind = found[number]
+        _, numbers, length = types[kind]
+        size = math.prod(shape) // numbers * length
+        assert offset % 32 == 0 and shape[-1] % numbers == 0 and name not in out and begin + offset + size <= len(data), (name, shape, kind, offset)
+        out[name] = (kind, shape, data[begin + offset:begin + offset + size])
+    assert len(data) == max(begin + o + len(out[n][2]) for n, _, _, o in lines), 'bytes after the last tensor'
+    return said, out
+
+
+def numbers_in(tensor):
+    """The numbers of a tensor as read() gives it."""
+    kind, _, content = tensor
+    _, numbers, length = types[kind]
+    if numbers == 1:
+        return list(galley_test._numbers(kind, content))
+    return [x for i in range(0, len(content), length) for x in decode(kind, content[i:i + length])]
+
+
 def f32(x):
     return struct.unpack('<f', struct.pack('<f', x))[0]
 
