@@ -20,6 +20,7 @@
 #include "host/tools/inference/export_folder.hpp"
 #include "host/tools/inference/folder_study.hpp"
 #include "host/tools/inference/gradients.hpp"
+#include "host/tools/inference/shards.hpp"
 #include "host/tools/inference/text_evaluation.hpp"
 #include "host/tools/report/data_report.hpp"
 #include "host/tools/report/metrics.hpp"
@@ -337,6 +338,17 @@ Status check_format(const CommandLine& a) {
                                          : "f32, bf16 or f16");
 }
 
+/// What --shard says.
+Result<int64_t> shard_bytes(const CommandLine& a) {
+  if (!a.has("--shard")) return kShardBytes;
+  if (a.get("--format") == "gguf")
+    return recipe_error("galley export: --shard is for folders in Hugging Face's format", "a GGUF file is one");
+  const Result<int64_t> bytes = parse_bytes(a.get("--shard"));
+  if (!bytes) return recipe_error("galley export: --shard: " + bytes.error().cause, bytes.error().hint);
+  if (*bytes < 1) return recipe_error("galley export: --shard '" + a.get("--shard") + "' leaves no room for a tensor");
+  return *bytes;
+}
+
 Status export_gguf(const CommandLine& a, FolderStudy folder, const StudyOptions& options) {
   const std::filesystem::path out = a.get("--out"), what = std::filesystem::path(a.positional[0]).lexically_normal();
   GgufRequest request;
@@ -392,6 +404,7 @@ Status command_export(const CommandLine& a) {
   options.merges = a.has("--merge");
   TRY_STATUS(check_format(a));
   const bool gguf = a.get("--format") == "gguf";
+  const int64_t shard = TRY(shard_bytes(a));
   options.export_dtype = gguf && a.has("--dtype") ? "f32" : a.get("--dtype");  // the types of GGUF files are rounded from F32, once
   if (!gguf) TRY_STATUS(check_vacant(out));
   FolderStudy folder;
@@ -404,7 +417,7 @@ Status command_export(const CommandLine& a) {
   if (gguf) return export_gguf(a, std::move(folder), options);
   ReferenceShown reference = TRY(ReferenceShown::open(a));
   const auto session = TRY(folder.open(reference.options()));
-  TRY_STATUS(reference.finish(export_folder(*session, out)));
+  TRY_STATUS(reference.finish(export_folder(*session, out, shard)));
   const int64_t bytes = disk_use(folder.study->program, folder.study->recipe).exported;
   const auto share = taken_of_trained(session->rounded());
   if (a.has("--json"))

@@ -392,4 +392,36 @@ def base_that_has_changed():
     check(run('eval', 'on-base', '--json').stdout == loss, 'with the base model as it was, eval says something else')
 
 
+# ---- Shards ----------------------------------------------------------------------------------------------------------------------------------
+
+
+@cases({'some': ('100KB', 100_000), 'each': ('1KB', 0), 'all': ('1MB', 1_000_000)})
+def shards(name, of):
+    """A model in several files is the same model: each file is as large as it may be at most, or has a single tensor."""
+    size, most = of
+    run('export', llama, '--out', f'{name}-whole')
+    run('export', llama, '--shard', size, '--out', f'{name}-parts')
+    whole, files = load(f'{name}-whole/model.safetensors'), sorted(pathlib.Path(f'{name}-parts').glob('*.safetensors'))
+    if name == 'all':
+        check([x.name for x in files] == ['model.safetensors'] and not pathlib.Path(f'{name}-parts/model.safetensors.index.json').exists(), f'{files}')
+        return
+    index = json.loads(pathlib.Path(f'{name}-parts/model.safetensors.index.json').read_text())
+    check([x.name for x in files] == [f'model-{k + 1:05}-of-{len(files):05}.safetensors' for k in range(len(files))] and len(files) > 2, f'{files}')
+    parts = {x.name: load(x) for x in files}
+    check({t: x for part in parts.values() for t, x in part.items()} == whole, 'other tensors')
+    check(index['weight_map'] == {t: x for x, part in parts.items() for t in part}, f'{index}')
+    check(index['metadata']['total_size'] == sum(4 * len(x[2]) for x in whole.values()), f'{index}')
+    check(every(len(part) == 1 or sum(4 * len(x[2]) for x in part.values()) <= most for part in parts.values()), 'a file is too large')
+    run('export', f'{name}-parts', '--out', f'{name}-again')
+    same_bytes(f'{name}-again/model.safetensors', f'{name}-whole/model.safetensors', 'read again, the model is another')
+
+
+@case
+def refused_shards():
+    for flags, words in ((('--shard', '0.5'), "--shard '0.5' leaves no room for a tensor"), (('--shard', 'many'), "galley export: --shard: 'many' is no amount"),
+                         (('--shard', '1MB', '--format', 'gguf'), "--shard is for folders in Hugging Face's format")):
+        said = run('export', llama, '--out', 'no-shards', *flags, code=2)
+        check(words in said.stderr and not pathlib.Path('no-shards').exists(), said)
+
+
 finish(turns=2)

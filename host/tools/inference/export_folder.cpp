@@ -6,6 +6,7 @@
 #include "host/base/new_file.hpp"
 #include "host/exec/folder.hpp"
 #include "host/session/run_directory.hpp"
+#include "host/tools/inference/shards.hpp"
 
 namespace galley {
 namespace {
@@ -24,7 +25,7 @@ Status move_into_place(const fs::path& aside, const fs::path& out) {
 
 }  // namespace
 
-Status export_folder(Session& session, const fs::path& given) {
+Status export_folder(Session& session, const fs::path& given, int64_t shard) {
   TRY_STATUS(check_vacant(given));
   std::error_code error;
   const fs::path clean = fs::absolute(given, error).lexically_normal();
@@ -33,6 +34,7 @@ Status export_folder(Session& session, const fs::path& given) {
   TRY_STATUS(make_directories(out.parent_path()));
   const NewFolder made = TRY(NewFolder::beside(out));
   TRY_STATUS(session.export_model(made.path()));
+  TRY_STATUS(split_weights(made.path() / "model", shard));
   return move_into_place(made.path(), out);
 }
 
