@@ -349,6 +349,12 @@ Result<int64_t> shard_bytes(const CommandLine& a) {
   return *bytes;
 }
 
+/// Whether what was trained makes a head of its own of an embedding that was the head.
+bool unties(const Study& study) {
+  return std::ranges::any_of(study.draft->exports.config,
+                             [](const ConfigKey& key) { return key.key == "tie_word_embeddings" && key.json == "false"; });
+}
+
 Status export_gguf(const CommandLine& a, FolderStudy folder, const StudyOptions& options) {
   const std::filesystem::path out = a.get("--out"), what = std::filesystem::path(a.positional[0]).lexically_normal();
   GgufRequest request;
@@ -363,6 +369,7 @@ Status export_gguf(const CommandLine& a, FolderStudy folder, const StudyOptions&
     const auto session = TRY(folder.open(reference.options()));
     TRY_STATUS(reference.finish(job.take(*session)));
   }
+  const bool untied = unties(*folder.study);
   folder = {};  // the model leaves the memory before that of the file is read
   BytesProgress progress("writing the file");
   StopSignals signals;
@@ -385,6 +392,7 @@ Status export_gguf(const CommandLine& a, FolderStudy folder, const StudyOptions&
   }
   print_lines("exported: %s, %s\n", out.c_str(), bytes_text(static_cast<int64_t>(written.bytes)).c_str());
   if (written.apart) print_lines("%s\n", apart_text(*written.apart).c_str());
+  if (untied) print_lines("the head is no longer the embedding: it is saved apart, as output.weight\n");
   return ok();
 }
 
@@ -430,10 +438,8 @@ Status command_export(const CommandLine& a) {
   else
     print_lines("exported: %s, %s on disk\n%s", out.c_str(), bytes_text(bytes).c_str(),
                 rounding_text(session->rounded(), prose_columns()).c_str());
-  if (!a.has("--json"))
-    for (const ConfigKey& key : folder.study->draft->exports.config)
-      if (key.key == "tie_word_embeddings" && key.json == "false")
-        print_lines("the head is no longer the embedding: it is saved apart, and config.json says \"tie_word_embeddings\": false\n");
+  if (!a.has("--json") && unties(*folder.study))
+    print_lines("the head is no longer the embedding: it is saved apart, and config.json says \"tie_word_embeddings\": false\n");
   return ok();
 }
 

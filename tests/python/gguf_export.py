@@ -153,6 +153,16 @@ def of_a_run():
     check(read('merged-f16.gguf')[0]['general.file_type'] == ('U32', 1), 'no F16')
 
 
+@case
+def of_a_head_that_was_tied():
+    """An adapter of it is merged into a head of its own."""
+    one = tuned('untied', lora(targets=['q_proj', 'lm_head']))
+    said = run('export', one.path, '--merge', '--format', 'gguf', '--out', 'untied.gguf')
+    check('the head is no longer the embedding: it is saved apart, as output.weight' in said.stdout, said)
+    tensors = read('untied.gguf')[1]
+    check(error(numbers_in(tensors['output.weight']), numbers_in(tensors['token_embd.weight'])) > 0, 'the head is the embedding')
+
+
 # The architecture, and what is beside rank and alpha.
 ADAPTERS = {'llama': ('llama-gqa-tied', {}, 4), 'qwen2': ('qwen2-bias-tied', {}, 4), 'rslora': ('llama-gqa-tied', dict(rslora=True), 4 * 2 ** 0.5)}
 
