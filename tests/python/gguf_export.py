@@ -478,6 +478,13 @@ def refused_words():
         check(words in said.stderr, f'{flags}: {said.stderr}')
 
 
+@cases({'quantize-int8': {}, 'quantize-nf4': {}})
+def refused_formats(name, of):
+    """Codes are no numbers: they are not written under the names of such."""
+    path = recipe(f'{name}.lua', from_folder(models / 'llama-gqa-tied'), 'data.random {}', use(name, **of), batch=1, length=8, steps=1)
+    refuses(path, f'{name}.gguf', "the model is saved in 4 or 8 bit ('quantization_config')")
+
+
 @case
 def numbers_that_do_not_fit():
     tensors = load(models / 'llama-gqa-tied' / 'model.safetensors')

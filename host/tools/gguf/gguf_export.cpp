@@ -77,6 +77,11 @@ Result<GgufExport> GgufExport::prepare(const Study& study, GgufRequest request) 
   GgufNaming naming =
       TRY(GgufNaming::create(config.text_field("model_type"), study.installation.families, *config.as<Table>(), study.model.origin));
   if (adapter) TRY(naming.adapter(described, {}));
+  else if (described.field<Table>("quantization_config"))
+    return recipe_error(
+        "galley export --format gguf: the model is saved in 4 or 8 bit ('quantization_config'), which such files have in types of their "
+        "own",
+        "--dtype q4_k or q8_0 rounds numbers: leave out what quantizes the model, or --merge an adapter that was trained beside it");
   TRY_STATUS(make_directories(request.out.parent_path()));
   NewFolder aside = TRY(NewFolder::beside(request.out));
   TRY_STATUS(write_documents(study.program, aside.path() / "documents"));
