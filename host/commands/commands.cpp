@@ -300,6 +300,7 @@ std::vector<CommandSpec> all_commands() {
         {"--dtype", "DTYPE", "round the numbers to f32, bf16 or f16; with --format gguf also to q8_0, q6_k, q4_k or q4_0"},
         {"--shard", "SIZE", "split a model into files of at most this size, with an index (5GB)"},
         {"--unchecked", "", "with --format gguf: do not read the file again"},
+        {"--modelfile", "FILE", "with --format gguf: also write a Modelfile for Ollama: context, stop texts, chat template"},
         {"--base", "DIR", "with an adapter's folder: its base model, if it is not where adapter_config.json says"},
         {"--json", "", "print the result as JSON: what rounding has taken from each tensor"},
         memory_flag,

@@ -17,6 +17,7 @@
 #include "host/session/train.hpp"
 #include "host/sources/kinds.hpp"
 #include "host/tools/gguf/gguf_export.hpp"
+#include "host/tools/gguf/modelfile.hpp"
 #include "host/tools/inference/export_folder.hpp"
 #include "host/tools/inference/folder_study.hpp"
 #include "host/tools/inference/gradients.hpp"
@@ -330,7 +331,8 @@ Status check_format(const CommandLine& a) {
   const std::string format = a.get("--format", "hf"), dtype = a.get("--dtype");
   if (format != "hf" && format != "gguf")
     return recipe_error("galley export: --format '" + format + "' is not a format", "hf (a folder in Hugging Face's format) or gguf");
-  if (format == "hf" && a.has("--unchecked")) return recipe_error("galley export: --unchecked requires --format gguf");
+  for (const char* flag : {"--unchecked", "--modelfile"})
+    if (format == "hf" && a.has(flag)) return recipe_error(std::string("galley export: ") + flag + " requires --format gguf");
   if (!a.has("--dtype") || (format == "gguf" ? gguf_type(dtype) != nullptr : dtype_named(dtype) != 0)) return ok();
   return recipe_error("galley export: --dtype '" + dtype + "' is not a dtype to save in",
                       format == "gguf"   ? gguf_type_names()
@@ -364,6 +366,21 @@ Status export_gguf(const CommandLine& a, FolderStudy folder, const StudyOptions&
   request.reads_again = !a.has("--unchecked");
   request.options = options;
   GgufExport job = TRY(GgufExport::prepare(*folder.study, std::move(request)));
+  std::optional<NewFile> modelfile;
+  std::string ollama;
+  std::vector<std::string> notes;
+  if (a.has("--modelfile")) {
+    if (job.is_adapter())
+      return recipe_error("galley export: a Modelfile of an adapter has to name its base model as Ollama calls it, which nobody says here",
+                          "--merge writes one model");
+    const std::filesystem::path place = a.get("--modelfile");
+    std::error_code error;
+    const std::filesystem::path named = out.lexically_normal(), beside = place.lexically_normal().parent_path();
+    const std::string from =
+        named.parent_path() == beside ? "./" + named.filename().string() : std::filesystem::absolute(named, error).string();
+    ollama = TRY(modelfile_text(*folder.study, from, job.context(), &notes));
+    modelfile.emplace(TRY(NewFile::named(place)));
+  }
   {
     ReferenceShown reference = TRY(ReferenceShown::open(a));
     const auto session = TRY(folder.open(reference.options()));
@@ -379,7 +396,12 @@ Status export_gguf(const CommandLine& a, FolderStudy folder, const StudyOptions&
     if (StopSignals::asked()) return Error{Exit::Interrupted, "interrupted while the file was being written", "nothing was kept"};
     return ok();
   }));
-  for (const std::string& note : written.notes) log(LogLevel::Warning, note);
+  if (modelfile) {
+    TRY_STATUS(modelfile->file().write(ollama));
+    TRY_STATUS(modelfile->finish());
+  }
+  notes.insert(notes.begin(), written.notes.begin(), written.notes.end());
+  for (const std::string& note : notes) log(LogLevel::Warning, note);
   if (a.has("--json")) {
     Table json = {{"exported", Value(out.string())}, {"bytes", Value(static_cast<int64_t>(written.bytes))}};
     if (written.apart)

@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 import pathlib
+import re
 import shutil
 
 from galley_test import (batch_of, case, cases, check, error, every, finish, fixtures, fresh_folder, from_config, from_folder, galley, load, program, recipe, run, save,
@@ -462,6 +463,82 @@ def biases_of_qwen3():
     model = from_config('qwen3', vocab_size=32, hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, head_dim=16,
                         max_position_embeddings=16, attention_bias=True)
     refuses(recipe('biases.lua', model, 'data.random {}', batch=1, length=8, steps=1), 'biases.gguf', "llama.cpp knows no 'attention_bias' of 'qwen3'")
+
+
+# ---- Modelfiles ----------------------------------------------------------------------------------------------------------------------------
+
+
+def go(template, messages):
+    """What Go's text/template makes of the few actions that such a template has: constants, .Content, range over .Messages, and if, else if, end."""
+    parts = [x for x in re.split(r'({{ .*? }}(?!}))', template) if x]
+    check(every(x.startswith('{{') for x in parts), f'text outside of actions: {template}')
+    actions = [x[3:-3] for x in parts]
+
+    def run_at(at, message, writes):
+        """Runs up to the `end` or `else` of this block; returns what was written and where that stands."""
+        out = ''
+        while at < len(actions) and actions[at] != 'end' and not actions[at].startswith('else'):
+            action = actions[at]
+            if action.startswith('"') or action == '.Content':
+                out += (json.loads(action) if action != '.Content' else message['content']) if writes else ''
+                at += 1
+            elif action == 'range .Messages':
+                pieces = [run_at(at + 1, x, writes) for x in messages]
+                out, at = out + ''.join(x for x, _ in pieces), pieces[0][1] + 1
+            else:
+                done, branch = False, action
+                while branch != 'end':
+                    role, wanted = re.fullmatch(r'(?:else )?if (eq \.Role|ne \(index \.Messages 0\)\.Role) "(\w+)"', branch).groups()
+                    holds = message['role'] == wanted if role.startswith('eq') else messages[0]['role'] != wanted
+                    text, at = run_at(at + 1, message, writes and holds and not done)
+                    out, done, branch = out + text, done or holds, actions[at]
+                at += 1
+        return out, at
+
+    return run_at(0, None, True)[0]
+
+
+def modelfile_of(name, template, *warned, **about):
+    """The instructions of a Modelfile, read by the grammar of Ollama's docs/modelfile.md."""
+    folder = talking(f'ollama-{name}', tokenizer_of('smollm'), chat_template=template, eos_token='<|im_end|>', **about)
+    _, said = exported(folder, f'{name}.gguf', '--unchecked', '--modelfile', f'{name}.Modelfile')
+    check(not [x for x in warned if x not in said] and ('Modelfile' in said) == bool(warned), said)
+    text, out = pathlib.Path(f'{name}.Modelfile').read_text(), []
+    while text:
+        found = re.match(r'#.*\n|(FROM|PARAMETER|TEMPLATE) (?:"""((?:.|\n)*?)"""|"([^"\n]*)"|([^"\n]*?(?: "[^"\n]*")?))\n', text)
+        if not check(found, f'no instruction: {text!r}'):
+            break
+        if found[1]:
+            out.append((found[1], next(x for x in found.groups()[1:] if x is not None)))
+        text = text[found.end():]
+    check(out[0] == ('FROM', f'./{name}.gguf') and ('PARAMETER', 'num_ctx 16') in out and ('PARAMETER', 'stop "<|im_end|>"') in out, f'{out}')
+    return dict(out).get('TEMPLATE')
+
+
+CHATML = ("{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>' + '\\n' }}{% endfor %}"
+          "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}")
+TALK = [dict(role='system', content='Say "no".'), dict(role='user', content='a\n{{ b }}'), dict(role='assistant', content='c'), dict(role='user', content='d')]
+
+
+@case
+def modelfiles():
+    """A template of pieces, one that begins otherwise without a system message, one without such messages, and one that is no sequence of pieces."""
+    chatml = modelfile_of('chatml', CHATML)
+    wanted = ''.join(f'<|im_start|>{m["role"]}\n{m["content"]}<|im_end|>\n' for m in TALK) + '<|im_start|>assistant\n'
+    check(go(chatml, TALK) == wanted and go(chatml, TALK[1:]) == wanted[wanted.index('<|im_start|>user'):], chatml)
+    default = modelfile_of('default', "{% if messages[0]['role'] != 'system' %}<|im_start|>system\nBe kind.<|im_end|>\n{% endif %}" + CHATML)
+    kind = '<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\na\n{{ b }}<|im_end|>\n<|im_start|>assistant\n'
+    check(go(default, TALK) == wanted and go(default, TALK[1:2]) == kind, default)
+    bare = modelfile_of('bare', "{% for m in messages %}{% if m['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+                                "[{{ m['role'] }}]{{ m['content'] }}{% endfor %}[assistant]")
+    check(go(bare, TALK[1:]) == '[user]a\n{{ b }}[assistant]c[user]d[assistant]' and 'system' not in bare, bare)
+    counted = modelfile_of('counted', "{% for m in messages %}{{ loop.index }}: {{ m['content'] }}\n{% endfor %}", 'the Modelfile has no TEMPLATE')
+    check(counted is None, counted)
+    plain = talking('ollama-plain', tokenizer_of('smollm'), eos_token='<|im_end|>')
+    exported(plain, 'plain.gguf', '--unchecked', '--modelfile', 'plain.Modelfile')
+    check(pathlib.Path('plain.Modelfile').read_text().endswith('TEMPLATE "{{ .Prompt }}"\n'), 'a model of texts')
+    ended = galley('export', plain, '--out', 'folder', '--modelfile', 'x')
+    check(ended.returncode == 2 and '--modelfile requires --format gguf' in ended.stderr, ended)
 
 
 @case

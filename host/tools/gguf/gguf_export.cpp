@@ -106,11 +106,11 @@ Status GgufExport::add_model_keys(const Study& study, const Value& described) {
   keys_.add("general.size_label", Value(size_label(study.program.parameters)));
   keys_.add("general.file_type", Value(type ? type->number : saved));
   if (type && tensor_files::in_blocks(type->dtype)) keys_.add("general.quantization_version", Value(int64_t{2}));
-  positions_ = kMostPositions;
   for (const auto& [key, value] : model.keys) {
     keys_.add(key, value);
-    if (const auto* context = value.as<int64_t>(); context && key.ends_with(".context_length")) positions_ = std::min(positions_, *context);
+    if (const auto* context = value.as<int64_t>(); context && key.ends_with(".context_length")) context_ = *context;
   }
+  positions_ = std::min(kMostPositions, context_ > 0 ? context_ : kMostPositions);
   const auto* vocabulary = described.field<int64_t>("vocab_size");  // which every family reads that writes such files
   assert(vocabulary);
   return add_vocabulary(aside_.path() / "documents", *vocabulary, &keys_, &notes_);
@@ -155,10 +155,10 @@ Result<GgufWritten> GgufExport::finish(const std::function<Status(uint64_t done,
   TRY_STATUS(make_directories(folder));
   {
     File file = TRY(File::create(path));
-    TRY_STATUS(adapter_.is_nil() ? write_model(file, progress) : write_adapter(file, progress));
+    TRY_STATUS(is_adapter() ? write_adapter(file, progress) : write_model(file, progress));
     out.bytes = TRY(file.size());
   }
-  if (request_.reads_again && adapter_.is_nil()) out.apart = TRY(compare_model());
+  if (request_.reads_again && !is_adapter()) out.apart = TRY(compare_model());
   out.notes = notes_;
   TRY_STATUS(progress(out.bytes, out.bytes));
   TRY_STATUS(sync_directory(folder));

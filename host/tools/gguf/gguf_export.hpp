@@ -35,6 +35,9 @@ class GgufExport {
   /// Describes the file, from a study of Purpose::Export in F32 (or in the model's own dtype, without a type). Whatever cannot be written is
   /// refused here, before weights and a device are opened: exit code Recipe.
   static Result<GgufExport> prepare(const Study& study, GgufRequest request);
+  bool is_adapter() const { return !adapter_.is_nil(); }
+  /// Returns how many tokens the file says a text may have; 0 of an adapter.
+  int64_t context() const { return context_; }
   /// Writes the model aside. The session may be closed afterwards.
   Status take(Session& session) { return session.export_model(aside_.path()); }
   /// Makes the file of it, compares, and gives it its name. An adapter's numbers are compared, and nothing is said of them.
@@ -56,6 +59,7 @@ class GgufExport {
   std::vector<std::string> notes_;
   Value adapter_;          ///< adapter_config.json, of an adapter; nil of a model
   int64_t positions_ = 0;  ///< that are compared
+  int64_t context_ = 0;
 };
 
 }  // namespace galley
