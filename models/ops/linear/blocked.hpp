@@ -2,7 +2,8 @@
 // for any strides: C (m × n, dense) = or += A · B (+ bias). Blocks of B and, where its columns are contiguous, of A are copied into cache,
 // in the order in which tile.hpp reads them: strips of as many columns of B, or rows of A, as a tile has. They are asked for ahead of that
 // while the block before is multiplied. It multiplies and adds in F32: operands in BF16 and F16 are converted as they are copied, and a C
-// in 16 bit is held in F32 until it is done. A B in a format becomes numbers where it is copied.
+// in 16 bit is held in F32 until it is done. A B in a format becomes numbers where it is copied. Of at most 8 rows, as when texts are
+// written, nothing is copied: B goes from memory into registers.
 //
 // Bits. Each element of C is a sum of chains of at most 512 fused multiply-adds in the order of k, on top of what C held and the bias.
 // Where a chain ends depends on k alone; blocks and tasks cut the work, not the chains: the result is the same for any number of threads,

@@ -8,7 +8,7 @@ namespace {
 
 #ifdef __AVX2__
 // 8 × 8 numbers in registers: 24 shuffles, against 64 loads and 64 stores.
-inline void transpose_8(const float* from, int64_t from_row, float* to, int64_t to_row) {
+inline void transpose_8(const float* from, int64_t from_row, __m256 (&out)[8]) {
   __m256 r[8], t[8];
   for (int64_t i = 0; i < 8; ++i) r[i] = _mm256_loadu_ps(from + i * from_row);
   for (int i = 0; i < 8; i += 2) {
@@ -21,10 +21,15 @@ inline void transpose_8(const float* from, int64_t from_row, float* to, int64_t 
     r[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
     r[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xEE);
   }
-  for (int64_t i = 0; i < 4; ++i) {
-    _mm256_storeu_ps(to + i * to_row, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
-    _mm256_storeu_ps(to + (i + 4) * to_row, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+  for (int i = 0; i < 4; ++i) {
+    out[i] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x20);
+    out[i + 4] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x31);
   }
+}
+inline void transpose_8(const float* from, int64_t from_row, float* to, int64_t to_row) {
+  __m256 turned[8];
+  transpose_8(from, from_row, turned);
+  for (int64_t i = 0; i < 8; ++i) _mm256_storeu_ps(to + i * to_row, turned[i]);
 }
 #else
 inline void transpose_8(const float* from, int64_t from_row, float* to, int64_t to_row) {
@@ -162,18 +167,22 @@ Ahead ahead_of_a(const Multiply& p, int64_t i0, int64_t rows, const Panel& at, i
 // 512 rows, 16 -> 1536 added to C, 92 -> 115 GF.
 constexpr int64_t few_terms = 64;
 
-// One block of C, which lies at `c` in rows of `ldc`, as `addend` does.
-void block_of(const Multiply& p, int64_t rows, const Panel& at, const Rows& a, const Strips<across>& b, float* c, const float* addend,
-              int64_t ldc, float* edge, Ahead& next_b, Ahead& next_a) {
-  const int64_t groups = at.columns / tile::width, rest = at.columns % tile::width;
-  const bool first = at.k0 == 0;
-  if (first && p.bias) {
+// What the first sums of a block of C are added to, if anything is: with a bias, C itself, which gets it here.
+const float* begin_block(const Multiply& p, int64_t rows, const Panel& at, float* c, const float* addend, int64_t ldc) {
+  if (p.bias) {
     float bias[most_columns];
     load(p.bias, p.bias_dtype, at.j0, at.columns, bias);
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t j = 0; j < at.columns; ++j) c[i * ldc + j] = (p.add ? c[i * ldc + j] : 0.0f) + bias[j];
   }
-  const float* const base = !first || p.add || p.bias ? c : addend;
+  return p.add || p.bias ? c : addend;
+}
+
+// One block of C, which lies at `c` in rows of `ldc`, as `addend` does.
+void block_of(const Multiply& p, int64_t rows, const Panel& at, const Rows& a, const Strips<across>& b, float* c, const float* addend,
+              int64_t ldc, float* edge, Ahead& next_b, Ahead& next_a) {
+  const int64_t groups = at.columns / tile::width, rest = at.columns % tile::width;
+  const float* const base = at.k0 == 0 ? begin_block(p, rows, at, c, addend, ldc) : c;
   const int64_t high = at.depth <= few_terms && p.a_step == 1 ? rows : tile::most_rows;
   // Strip by strip, so that a strip of B is read from near cache by all rows.
   for (int64_t g = 0; g < groups; g += tile::most_groups)
@@ -208,6 +217,64 @@ void finish(const Multiply& p, int64_t i0, int64_t rows, const Panel& at, const 
   }
 }
 
+#if defined(__AVX2__) && defined(__FMA__)
+// Products of few rows take as long as B takes to come from memory. So 8 columns at a time, whose numbers lie in rows there, are turned in
+// registers, read once and copied nowhere, while the next 8 are asked for. Chains are those of tiles: the bytes are the same.
+constexpr int64_t few_rows = 8;
+
+bool is_few(const Multiply& p) { return p.m <= few_rows && p.k > 0 && p.b_step != 1 && !p.copies_a() && !p.coded && p.alpha == 1.0f; }
+
+template <int M>
+void few(const Multiply& p, int64_t depth, const Panel& at, float* c, const float* base, int64_t ldc) {
+  const auto *const a = static_cast<const float*>(p.a), *const b = static_cast<const float*>(p.b) + at.j0 * p.b_step;
+  int64_t j = 0;
+  for (; j + 8 <= at.columns; j += 8) {
+    const float* const rows = b + j * p.b_step;
+    __m256 made[M];
+    for (int i = 0; i < M; ++i) made[i] = base ? _mm256_loadu_ps(base + i * ldc + j) : _mm256_setzero_ps();
+    for (int64_t k0 = 0; k0 < p.k; k0 += depth) {
+      const int64_t end = std::min(k0 + depth, p.k);
+      __m256 sum[M];
+      for (int i = 0; i < M; ++i) sum[i] = _mm256_setzero_ps();
+      int64_t k = k0;
+      for (; k + 8 <= end; k += 8) {
+        if (k % 16 == 0)
+          for (int64_t q = 8; q < 16; ++q) __builtin_prefetch(rows + q * p.b_step + k);
+        __m256 column[8];
+        transpose_8(rows + k, p.b_step, column);
+        for (int t = 0; t < 8; ++t)
+          for (int i = 0; i < M; ++i) sum[i] = _mm256_fmadd_ps(_mm256_broadcast_ss(a + i * p.a_row + k + t), column[t], sum[i]);
+      }
+      for (; k < end; ++k) {
+        alignas(32) float one[8];
+        for (int64_t q = 0; q < 8; ++q) one[q] = rows[q * p.b_step + k];
+        for (int i = 0; i < M; ++i) sum[i] = _mm256_fmadd_ps(_mm256_broadcast_ss(a + i * p.a_row + k), _mm256_load_ps(one), sum[i]);
+      }
+      for (int i = 0; i < M; ++i) made[i] = k0 > 0 || base ? _mm256_add_ps(made[i], sum[i]) : sum[i];
+    }
+    for (int i = 0; i < M; ++i) _mm256_storeu_ps(c + i * ldc + j, made[i]);
+  }
+  for (; j < at.columns; ++j)
+    for (int i = 0; i < M; ++i) {
+      float made = base ? base[i * ldc + j] : 0.0f;
+      for (int64_t k0 = 0; k0 < p.k; k0 += depth) {
+        float sum = 0;
+        for (int64_t k = k0; k < std::min(k0 + depth, p.k); ++k) sum = __builtin_fmaf(a[i * p.a_row + k], b[j * p.b_step + k], sum);
+        made = k0 > 0 || base ? made + sum : sum;
+      }
+      c[i * ldc + j] = made;
+    }
+}
+
+void few_of(const Multiply& p, int64_t depth, const Panel& at, float* c, const float* base, int64_t ldc) {
+  constexpr decltype(&few<1>) by_rows[] = {few<1>, few<2>, few<3>, few<4>, few<5>, few<6>, few<7>, few<8>};
+  by_rows[p.m - 1](p, depth, at, c, base, ldc);
+}
+#else
+bool is_few(const Multiply&) { return false; }
+void few_of(const Multiply&, int64_t, const Panel&, float*, const float*, int64_t) {}
+#endif
+
 }  // namespace
 
 void transpose(const float* from, int64_t from_row, int64_t rows, int64_t columns, float* to, int64_t to_row) {
@@ -235,6 +302,12 @@ void multiply(const Multiply& p, const Blocking& cut, int64_t index, void* memor
     const float* const addend = p.addend ? static_cast<const float*>(p.addend) + top * p.n + j0 : nullptr;
     const int64_t ldc = cut.holds_c ? cut.columns : p.n, columns = std::min(cut.columns, p.n - j0);
     if (cut.holds_c && p.add) copy_rows(p.c, p.c_dtype, top * p.n + j0, p.n, rows_of_all, columns, c, ldc);
+    if (is_few(p)) {
+      const Panel all = {j0, columns, 0, p.k};
+      few_of(p, cut.depth, all, c, begin_block(p, p.m, all, c, addend, ldc), ldc);
+      if (cut.holds_c) finish(p, 0, p.m, all, c, ldc, activation);
+      continue;
+    }
     for (int64_t k0 = 0; k0 == 0 || k0 < p.k; k0 += cut.depth) {
       const Panel at = panel_of(p, cut, j0, k0);
       const Strips<across> b = pack_b(p, at.k0, at.depth, at.j0, at.columns, lane.b);
