@@ -459,6 +459,16 @@ def refused_configurations(name, of):
 
 
 @case
+def confined():
+    """What is written aside is read again, also where a model may read its own folder only."""
+    shutil.copytree(models / 'llama-gqa-tied', 'confined-model')
+    said, _ = exported('confined-model', 'confined.gguf', '--confine')
+    check(said['read_again']['apart'] == 0, f'{said}')
+    run('export', 'confined-model', '--out', 'confined-shards', '--shard', '20kB', '--confine')
+    check(len(list(pathlib.Path('confined-shards').glob('*.safetensors'))) > 1, 'it was to be split')
+
+
+@case
 def biases_of_qwen3():
     model = from_config('qwen3', vocab_size=32, hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, head_dim=16,
                         max_position_embeddings=16, attention_bias=True)

@@ -233,7 +233,7 @@ TEST(Train, StopsBetweenStepsAndContinues) {
   EXPECT_EQ(first.told, (Told{"started 0", "step 1", "saving", "ended"}));
   EXPECT_EQ(run_of(*study, directory).told, (Told{"started 1", "step 2", "step 3", "step 4", "saving", "ended", "saving"}));
   const Told nothing = run_of(*study, directory).told;
-  EXPECT_EQ(nothing, Told{"nothing left to do: all 4 steps are done"});
+  EXPECT_EQ(nothing, Told{"nothing left to do: all 4 steps are done; --steps N --out NEW goes on to step N"});
 }
 
 // Before the first step nothing is lost by it. After a step the run would miss the value.

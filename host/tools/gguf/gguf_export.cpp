@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "host/base/confinement.hpp"
 #include "host/base/file.hpp"
 #include "host/base/json.hpp"
 #include "host/exec/folder.hpp"
@@ -84,6 +85,7 @@ Result<GgufExport> GgufExport::prepare(const Study& study, GgufRequest request) 
         "--dtype q4_k or q8_0 rounds numbers: leave out what quantizes the model, or --merge an adapter that was trained beside it");
   TRY_STATUS(make_directories(request.out.parent_path()));
   NewFolder aside = TRY(NewFolder::beside(request.out));
+  Confinement::lend(aside.path());  // what is exported there is read again
   TRY_STATUS(write_documents(study.program, aside.path() / "documents"));
   GgufExport out(std::move(request), std::move(aside), std::move(naming));
   out.keys_.add("general.architecture", Value(out.naming_.model().architecture));

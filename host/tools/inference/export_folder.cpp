@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "host/base/confinement.hpp"
 #include "host/base/file.hpp"
 #include "host/base/new_file.hpp"
 #include "host/exec/folder.hpp"
@@ -33,6 +34,7 @@ Status export_folder(Session& session, const fs::path& given, int64_t shard) {
   const fs::path out = clean.has_filename() ? clean : clean.parent_path();
   TRY_STATUS(make_directories(out.parent_path()));
   const NewFolder made = TRY(NewFolder::beside(out));
+  Confinement::lend(made.path());  // what is split is read again
   TRY_STATUS(session.export_model(made.path()));
   TRY_STATUS(split_weights(made.path() / "model", shard));
   return move_into_place(made.path(), out);
