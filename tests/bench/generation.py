@@ -4,9 +4,10 @@
 Usage: PYTHON tests/bench/generation.py GALLEY [rounds=5] [tokens=64] [prompt=20] [batch=8] [threads=2] [dtype=f32|bf16] [llama=LLAMA_BENCH] [out=FILE]
 
 PYTHON has torch and transformers; LLAMA_BENCH is llama.cpp's llama-bench, which gets the same weights as `galley export --format gguf` writes them. The model has random
-weights in the shape of SmolLM2-135M. The sides run in turn, the other one first each time. A token's time is the difference between two runs, of `tokens` and of a
-quarter as many, so that loading does not count; the first token's is that of a run of one token over that of one after a prompt of one. First of all both sides have to
-write the same tokens (in F32; in BF16 it is said how many are equal); if they do not, no time is printed. `read` is how fast memory is read here: a sum of 512 MB by torch, the fastest of ten."""
+weights in the shape of SmolLM2-135M. The sides run in turn, the other one first each time. A token's time is that from the first quarter of the tokens to the last one, as
+they are printed; in a batch it is the difference between two runs, of `tokens` and of a quarter as many, so that loading does not count. The first token's is that of a
+run of one token over that of one after a prompt of one, the least of three each. First of all both sides have to write the same tokens (in F32; in BF16 it is said how
+many are equal); if they do not, no time is printed. `read` is how fast memory is read here: a sum of 512 MB by torch, the fastest of ten."""
 import json
 import os
 import pathlib
@@ -67,6 +68,19 @@ def by_galley(texts, length, n):
     return [[int(x[1:]) for x in json.loads(line)['text'].split()] for line in out.splitlines()]
 
 
+def streamed(n):
+    """Seconds a token, by when words are printed."""
+    words = [galley, 'sample', folder / 'model', '--prompt', ' '.join(f'w{i}' for i in ids_of(0, prompt)), '--temperature', 0, '--tokens', n, '--length', 512]
+    process = subprocess.Popen([str(x) for x in words], stdout=subprocess.PIPE)
+    seen, begin, at, text = 0, 0, 0, b''
+    while piece := os.read(process.stdout.fileno(), 1 << 16):
+        at, text = time.perf_counter(), text + piece
+        if not begin and text.count(b'w') >= prompt + n // 4:
+            begin, seen = at, text.count(b'w')
+    process.wait()
+    return (at - begin) / (text.count(b'w') - seen)
+
+
 def by_transformers(texts, length, n):
     ids = torch.tensor([ids_of(t, length) for t in range(texts)])
     with torch.no_grad():
@@ -82,9 +96,10 @@ def by_llama(n):
 
 def measured(work):
     """Seconds of a token, of a token of a batch, and of the first one."""
-    one = (seconds(lambda: work(1, prompt, tokens))[0] - seconds(lambda: work(1, prompt, few))[0]) / (tokens - few)
-    many = (seconds(lambda: work(batch, prompt, tokens))[0] - seconds(lambda: work(batch, prompt, few))[0]) / (tokens - few)
-    first = seconds(lambda: work(1, prompt, 1))[0] - seconds(lambda: work(1, 1, 1))[0] + one
+    apart = lambda texts: (seconds(lambda: work(texts, prompt, tokens))[0] - seconds(lambda: work(texts, prompt, few))[0]) / (tokens - few)
+    one, many = streamed(tokens) if work is by_galley else apart(1), apart(batch)
+    least = [min(seconds(lambda: work(1, n, 1))[0] for _ in range(3)) for n in (prompt, 1)]
+    first = least[0] - least[1] + one
     return dict(token=one, batch=many / batch, first=first)
 
 
@@ -102,6 +117,7 @@ sides = {'galley': lambda: measured(by_galley), 'transformers': lambda: measured
 found = {name: [] for name in sides}
 for turn in range(rounds):
     for name in list(sides)[::1 if turn % 2 == 0 else -1]:
+        time.sleep(2)  # torch's threads wait for work without rest for a while
         found[name].append(sides[name]())
         print(f'round {turn + 1}: {name} ' + ', '.join(f'{k} {1000 * v:.1f} ms' for k, v in found[name][-1].items()), file=sys.stderr, flush=True)
 middle = {name: {k: statistics.median(x[k] for x in runs) for k in runs[0]} for name, runs in found.items()}
