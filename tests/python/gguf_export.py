@@ -464,7 +464,7 @@ def confined():
     shutil.copytree(models / 'llama-gqa-tied', 'confined-model')
     said, _ = exported('confined-model', 'confined.gguf', '--confine')
     check(said['read_again']['apart'] == 0, f'{said}')
-    run('export', 'confined-model', '--out', 'confined-shards', '--shard', '20kB', '--confine')
+    run('export', 'confined-model', '--out', 'confined-shards', '--shard', '20KiB', '--confine')
     check(len(list(pathlib.Path('confined-shards').glob('*.safetensors'))) > 1, 'it was to be split')
 
 
