@@ -37,9 +37,11 @@ def long_run(name, micro_batches=1, steps=1000000, **pipes):
     folder.recipe(TEXT.replace("STEPS", str(steps)).replace('  use "adamw"', '  use "accumulate" { steps = %d },\n  use "adamw"' % micro_batches).replace("every = 50", "every = 0"))
     run = start("train", folder.path("recipe.lua"), "--out", folder.out, **pipes)
     run.folder = folder
-    # A single long step writes no line: that there is a file, and a handler, says that the steps have begun.
+    # A single long step writes no line: that there is a file, and a handler, and that it then computes, says that the steps have begun.
     begun = lambda: os.path.exists(os.path.join(folder.out, "metrics.jsonl")) and handles(run, signal.SIGTERM)
     require(until(begun if micro_batches > 1 else lambda: lines(folder.out) > 0, run), "the steps do not begin: exit code %s" % run.poll())
+    before = processor_time(run)
+    require(micro_batches == 1 or until(lambda: processor_time(run) > before + 0.1, run), "it does not compute: exit code %s" % run.poll())
     return run
 
 
