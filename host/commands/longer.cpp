@@ -8,11 +8,11 @@
 
 #include "host/base/new_file.hpp"
 #include "host/base/shell.hpp"
+#include "host/commands/run_commands.hpp"
 #include "host/exec/folder.hpp"
 #include "host/plugins/options.hpp"
 #include "host/session/run_lock.hpp"
 #include "host/session/train.hpp"
-#include "host/tools/report/data_report.hpp"
 
 namespace galley {
 namespace {
@@ -113,9 +113,8 @@ Result<std::string> begin_longer(const Run& run, const Source& source, const fs:
                             std::to_string(study.recipe.steps) + " steps long",
                         "say how long it is to be in all: --steps " + std::to_string(2 * state.attempted));
 
-  std::vector<RunRecord::DataUsed> found;
-  for (const DataReport& report : source.reports()) found.push_back({report.kind, facts_of(report)});
-  RunRecord record = TRY(record_of(study, run.record.device, source, std::move(found)));
+  const std::string schedules = TRY(schedules_text(run, options, state.applied));
+  RunRecord record = TRY(record_of(study, run.record.device, source, data_used(source)));
   record.input.directory = run.record.input.directory;
   record.command = options.command;
   std::error_code error;
@@ -132,7 +131,7 @@ Result<std::string> begin_longer(const Run& run, const Source& source, const fs:
   TRY_STATUS(sync_directory(made.path()));
   TRY_STATUS(rename_synced(made.path(), out));
   return "goes on from step " + std::to_string(state.attempted) + " of " + name + ", which stays as it is, to step " +
-         std::to_string(study.recipe.steps) + "\n" + TRY(schedules_text(run, options, state.applied));
+         std::to_string(study.recipe.steps) + "\n" + schedules;
 }
 
 }  // namespace galley

@@ -203,6 +203,12 @@ Result<std::unique_ptr<Source>> open_source_shown(const Study& study) {
   });
 }
 
+std::vector<RunRecord::DataUsed> data_used(const Source& source) {
+  std::vector<RunRecord::DataUsed> out;
+  for (const DataReport& report : source.reports()) out.push_back({report.kind, facts_of(report)});
+  return out;
+}
+
 void warn_of(const Source& source, const std::function<void(const std::string&)>& warn) {
   for (const DataReport& report : source.reports())
     if (const std::string text = truncation_warning(report); !text.empty()) warn(text);
@@ -235,9 +241,7 @@ Status command_train(const CommandLine& a) {
   std::unique_ptr<Source> source = TRY(open_source_shown(*s));
   TRY_STATUS(settle_steps(*s, *source, options.warn));
   warn_of(*source, options.warn);
-  std::vector<RunRecord::DataUsed> found;
-  for (const DataReport& report : source->reports()) found.push_back({report.kind, facts_of(report)});
-  RunRecord record = TRY(record_of(*s, options.device, *source, std::move(found)));
+  RunRecord record = TRY(record_of(*s, options.device, *source, data_used(*source)));
   record.command = a.typed;
   TRY_STATUS(create_run(out, record, options.warn));
   print_training(*s);

@@ -3,10 +3,12 @@
 
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "host/base/new_file.hpp"
 #include "host/commands/cli.hpp"
 #include "host/proofs/proofs.hpp"
+#include "host/session/run_directory.hpp"
 #include "host/session/session.hpp"
 
 namespace galley {
@@ -16,6 +18,9 @@ Result<StudyOptions> study_options(const CommandLine& a);
 
 /// Opens the data and shows progress on stderr. A signal ends it; unfinished files are removed.
 Result<std::unique_ptr<Source>> open_source_shown(const Study& study);
+
+/// Returns what was found in the data, for the record of a run.
+std::vector<RunRecord::DataUsed> data_used(const Source& source);
 
 /// Tells people what they should change in the data.
 void warn_of(const Source& source, const std::function<void(const std::string&)>& warn);

@@ -11,10 +11,8 @@
 #include "host/lua/convert.hpp"
 
 namespace galley {
-namespace {
 
-/// Of what a family knows of GGUF files: its table, or a field of it. Pushes nil where there is none. Raises.
-void push_gguf(lua_State* L, const char* key = nullptr) {
+void push_gguf(lua_State* L, const char* key) {
   push_family(L);
   lua_getfield(L, -1, "gguf");
   lua_remove(L, -2);
@@ -22,6 +20,8 @@ void push_gguf(lua_State* L, const char* key = nullptr) {
   lua_getfield(L, -1, key);
   lua_remove(L, -2);
 }
+
+namespace {
 
 /// The family that reads GGUF files of an architecture; an error lists all that are read.
 Result<Family> find_architecture(const std::string& architecture, const FamilyFolders& folders, const std::string& origin) {

@@ -4,9 +4,14 @@
 
 #include "host/family/family.hpp"
 
+struct lua_State;
+
 namespace galley {
 
 class Sandbox;
+
+/// Pushes what a family knows of GGUF files, its table, or a field of it; nil where there is none. Raises.
+void push_gguf(lua_State* L, const char* key);
 
 /// Makes the configuration of the file's keys, in the words of config.json, with kGgufTypes where weights are in blocks.
 Status read_gguf_model(const std::filesystem::path& file, const FamilyFolders& folders, ModelConfig* out);

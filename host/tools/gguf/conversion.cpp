@@ -30,7 +30,7 @@ Dtype fitting(Dtype dtype, int64_t row) {
   return fits(dtype) ? dtype : Dtype::F16;
 }
 
-/// Blocks in their order, and what stands before and after them by name.
+/// Blocks in their order, and what is before and after them by name.
 std::pair<int64_t, std::string> place_in_file(const std::string& name) {
   if (!name.starts_with("blk.")) return {name.starts_with("token") ? -1 : INT64_MAX, name};
   return {std::atoll(name.c_str() + 4), name.substr(name.find('.', 4))};

@@ -1,19 +1,12 @@
 #include "host/tools/gguf/naming.hpp"
 
 #include "host/base/listed.hpp"
+#include "host/family/gguf_model.hpp"
 #include "host/family/task.hpp"
 #include "host/lua/convert.hpp"
 
 namespace galley {
 namespace {
-
-/// Pushes a function of the family's field `gguf`, nil where there is none. Raises.
-void push_gguf_function(lua_State* L, const char* name) {
-  push_family(L);
-  lua_getfield(L, -1, "gguf");
-  if (lua_istable(L, -1)) lua_getfield(L, -1, name);
-  else lua_pushnil(L);
-}
 
 /// The pairs of a list `keys`.
 std::vector<std::pair<std::string, Value>> keys_in(const Value& answer) {
@@ -30,7 +23,7 @@ Result<bool> writes_gguf(Family& family) {
   bool out = false;
   TRY_STATUS(family.lua->protect(
       [](lua_State* L) -> int {
-        push_gguf_function(L, "write");
+        push_gguf(L, "write");
         *static_cast<bool*>(lua_touserdata(L, 1)) = lua_isfunction(L, -1);
         return 0;
       },
@@ -65,7 +58,7 @@ Result<GgufNaming> GgufNaming::create(const std::string& model_type, const Famil
   const Status asked = out.family_.lua->protect(
       [](lua_State* L) -> int {
         auto* a = static_cast<Ask*>(lua_touserdata(L, 1));
-        push_gguf_function(L, "write");
+        push_gguf(L, "write");
         push_value(L, a->config);
         lua_call(L, 1, 1);
         a->answer = to_value(L, -1);
@@ -89,7 +82,7 @@ Result<GgufNaming::Named> GgufNaming::tensor(const std::string& parameter) {
   TRY_STATUS(family_.lua->protect(
       [](lua_State* L) -> int {
         auto* a = static_cast<Ask*>(lua_touserdata(L, 1));
-        push_gguf_function(L, "tensor");
+        push_gguf(L, "tensor");
         lua_pushlstring(L, a->parameter.data(), a->parameter.size());
         push_value(L, a->config);
         lua_call(L, 2, 2);
@@ -110,7 +103,7 @@ Result<GgufNaming::Adapter> GgufNaming::adapter(const Value& about, const Table&
   const Status asked = family_.lua->protect(
       [](lua_State* L) -> int {
         auto* a = static_cast<Ask*>(lua_touserdata(L, 1));
-        push_gguf_function(L, "adapter");
+        push_gguf(L, "adapter");
         push_value(L, a->about);
         push_value(L, Value(a->shapes));
         push_value(L, a->config);

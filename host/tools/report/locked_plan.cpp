@@ -44,10 +44,7 @@ LockedPlan locked_plan(const Study& s) {
     const int32_t peak = s.plan.segment_begin[static_cast<size_t>(at.segment)] + at.index;
     LockedTensor& locked = out.tensors.emplace_back();
     locked.memory = s.target.memories[x.memory].name;
-    locked.within = x.life == Life::Run      ? "run"
-                    : x.life == Life::Window ? "window"
-                    : x.life == Life::Texts  ? "texts"
-                                             : segment_names[segment_at(s.program, s.plan, p.first)];
+    locked.within = x.life == Life::Segment ? segment_names[segment_at(s.program, s.plan, p.first)] : life_name(x.life);
     locked.name = x.name;
     locked.owner = owner_names[static_cast<size_t>(x.owner)];
     locked.bytes = x.bytes;

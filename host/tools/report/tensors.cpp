@@ -5,10 +5,6 @@
 namespace galley {
 namespace {
 
-constexpr const char* life_name(Life life) {
-  return life == Life::Run ? "run" : life == Life::Window ? "window" : life == Life::Segment ? "segment" : "texts";
-}
-
 /// What a person calls an instruction: its node, or what it does.
 std::string instruction_name(const Instruction& i) { return i.name.empty() ? action_names[i.what.index()] : i.name; }
 
@@ -30,6 +26,10 @@ Value moment_json(const Program& program, const Plan& plan, int32_t moment) {
 Value text_or_nil(std::string text) { return text.empty() ? Value() : Value(std::move(text)); }
 
 }  // namespace
+
+const char* life_name(Life life) {
+  return life == Life::Run ? "run" : life == Life::Window ? "window" : life == Life::Segment ? "segment" : "texts";
+}
 
 bool has_place(const Program& program, const Plan& plan, size_t t) { return program.tensors[t].bytes > 0 && plan.placements[t].first >= 0; }
 

@@ -8,6 +8,8 @@ namespace galley {
 
 /// Returns whether the tensor takes bytes at any time.
 bool has_place(const Program& program, const Plan& plan, size_t tensor);
+/// Returns how documents call a life: "run", "window", "segment", "texts".
+const char* life_name(Life life);
 /// Returns the segment of a moment, which counts from the begin of the timeline.
 size_t segment_at(const Program& program, const Plan& plan, int32_t moment);
 
