@@ -117,11 +117,9 @@ Result<std::string> begin_longer(const Run& run, const Source& source, const fs:
   RunRecord record = TRY(record_of(study, run.record.device, source, data_used(source)));
   record.input.directory = run.record.input.directory;
   record.command = options.command;
-  std::error_code error;
-  record.continues = fs::absolute(directory, error).lexically_normal();
+  record.continues = TRY(absolute_folder(directory));
 
-  const fs::path clean = fs::absolute(given, error).lexically_normal();
-  const fs::path out = clean.has_filename() ? clean : clean.parent_path();
+  const fs::path out = TRY(absolute_folder(given));
   TRY_STATUS(make_directories(out.parent_path()));
   const NewFolder made = TRY(NewFolder::beside(out));
   TRY_STATUS(create_run(made.path(), record, options.warn));

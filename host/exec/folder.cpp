@@ -9,6 +9,13 @@
 
 namespace galley {
 
+Result<std::filesystem::path> absolute_folder(const std::filesystem::path& given) {
+  std::error_code error;
+  const std::filesystem::path clean = std::filesystem::absolute(given, error).lexically_normal();
+  if (error) return run_error("the current directory cannot be found: " + error.message(), "go to one that exists");
+  return clean.has_filename() ? clean : clean.parent_path();
+}
+
 Status make_directories(const std::filesystem::path& path) {
   std::error_code error;
   if (path.empty() || std::filesystem::is_directory(path, error)) return ok();

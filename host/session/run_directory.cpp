@@ -8,6 +8,7 @@
 #include "host/base/new_file.hpp"
 #include "host/base/toml.hpp"
 #include "host/base/utf8.hpp"
+#include "host/exec/folder.hpp"
 #include "host/session/mark.hpp"
 
 namespace galley {
@@ -89,13 +90,6 @@ Result<std::string> text_of(const RunRecord& r) {
   return out + "\n" + text_of(toml::table{{"target", std::move(target).table()}});
 }
 
-/// Absolute, without a slash at its end.
-std::filesystem::path normal(const std::filesystem::path& given) {
-  std::error_code error;
-  const std::filesystem::path directory = std::filesystem::absolute(given, error).lexically_normal();
-  return directory.has_filename() ? directory : directory.parent_path();
-}
-
 Error occupied(const std::filesystem::path& directory) {
   std::error_code error;
   const bool run = std::filesystem::exists(directory / "run.toml", error);
@@ -115,7 +109,7 @@ Result<std::string> text_field(const toml::table& table, const char* key, const 
 Status check_vacant(const std::filesystem::path& given) {
   if (given.empty()) return recipe_error("--out '' names no directory");
   std::error_code error;
-  const std::filesystem::path directory = normal(given);
+  const std::filesystem::path directory = TRY(absolute_folder(given));
   const bool link = std::filesystem::is_symlink(std::filesystem::symlink_status(directory, error));
   if (link && !std::filesystem::exists(directory, error))
     return recipe_error(directory.string() + " is a link that leads to no directory", "name a new directory, or take the link away");
@@ -129,7 +123,7 @@ Status check_vacant(const std::filesystem::path& given) {
 Status create_run(const std::filesystem::path& given, const RunRecord& record, const std::function<void(const std::string&)>& unmarked) {
   TRY_STATUS(check_vacant(given));
   std::error_code error;
-  const std::filesystem::path clean = normal(given);
+  const std::filesystem::path clean = TRY(absolute_folder(given));
   std::filesystem::create_directories(clean.parent_path(), error);
   if (error) return run_error("cannot create " + clean.parent_path().string() + ": " + error.message());
   std::string text = TRY(text_of(record));

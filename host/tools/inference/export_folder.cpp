@@ -28,10 +28,7 @@ Status move_into_place(const fs::path& aside, const fs::path& out) {
 
 Status export_folder(Session& session, const fs::path& given, int64_t shard) {
   TRY_STATUS(check_vacant(given));
-  std::error_code error;
-  const fs::path clean = fs::absolute(given, error).lexically_normal();
-  if (error) return run_error("the current directory cannot be found: " + error.message(), "go to one that exists");
-  const fs::path out = clean.has_filename() ? clean : clean.parent_path();
+  const fs::path out = TRY(absolute_folder(given));
   TRY_STATUS(make_directories(out.parent_path()));
   const NewFolder made = TRY(NewFolder::beside(out));
   Confinement::lend(made.path());  // what is split is read again
