@@ -111,15 +111,18 @@ std::string texts_text(const TextsEvent& written) {
   return match + std::to_string(written.texts.size()) + " texts" + (written.match ? "\n" : " written: --json shows them\n");
 }
 
-/// Of a validation: with its unit, and of tokens what it means.
-std::string loss_text(double loss, const Study& study) {
+/// Of a validation: with its unit, and what else is said of it where it has no table of labels.
+std::string validation_text(const Session::Validation& made, const Study& study) {
+  const char* form = study.recipe.learning.labels == Fill::RowValues ? "%.4f, the %s" : "%.4f %s";
   char text[160];
-  const Fill labels = study.recipe.learning.labels;
-  const std::string unit = study.loss_unit();
-  const bool tokens = labels != Fill::TokenLabels && !of_rows(labels) && !study.data.layout.counted_own;
-  if (tokens) std::snprintf(text, sizeof text, "%.4f %s, perplexity %.3f", loss, unit.c_str(), std::exp(loss));
-  else std::snprintf(text, sizeof text, labels == Fill::RowValues ? "%.4f, the %s" : "%.4f %s", loss, unit.c_str());
-  return text;
+  std::snprintf(text, sizeof text, form, made.loss, study.loss_unit().c_str());
+  std::string out = text;
+  for (size_t i = 0; study.predicts_tokens() && i < made.reported.size(); ++i) {
+    const ReportedMetric& metric = made.reported[i];
+    std::snprintf(text, sizeof text, ", %s %.4f", metric.name, metric.value);
+    out += text;
+  }
+  return out;
 }
 
 }  // namespace
@@ -306,13 +309,14 @@ Status command_eval(const CommandLine& a) {
   if (run) TRY_STATUS(load_weights_of_run(*session, what));
   // Where texts are asked for, there may be no data that is held out.
   const bool validates = session->evaluates() || !texts;
-  const double loss = validates ? TRY(session->evaluate()) : 0;
+  const Session::Validation made = validates ? TRY(session->evaluate()) : Session::Validation();
   const Scores* scores = validates ? session->scores() : nullptr;
   std::optional<TextsEvent> written;
   if (texts) written = TRY(texts->run(*session, [](int64_t, int64_t) { return ok(); }));
   if (a.has("--json")) {
     Table out = scores ? scores_json(*scores, s->recipe.learning) : Table();
-    if (validates) out.emplace("validation_loss", Value(loss));
+    if (validates) out.emplace("validation_loss", Value(made.loss));
+    for (const ReportedMetric& metric : made.reported) out.emplace(metric.name, Value(metric.value));
     if (written) {
       if (written->match) out.emplace("match", Value(*written->match));
       List all;
@@ -321,7 +325,7 @@ Status command_eval(const CommandLine& a) {
     }
     std::printf("%s\n", to_json(Value(std::move(out))).c_str());
   } else {
-    if (validates) std::printf("validation loss %s\n", loss_text(loss, *s).c_str());
+    if (validates) std::printf("validation loss %s\n", validation_text(made, *s).c_str());
     if (scores) print_lines(scores_text(*scores, s->recipe.learning));
     if (written) print_lines(texts_text(*written));
   }

@@ -64,6 +64,7 @@ struct Compilation {
   std::set<galley_tensor> caches_anew = {};  ///< cache; those that begin anew with zeros for other texts: they live for these only
   galley_tensor applied = 0;                 ///< window; the number of steps that have been applied
   Orders orders = {};                        ///< order
+  galley_tensor hits = 0;                    ///< order; how many labels the segment Eval predicts
   galley_tensor sample_logits = 0;           ///< order
   galley_tensor prompt_logits = 0;           ///< order; with caches, of a model without a source
   galley_tensor next_logits = 0;             ///< order; with caches

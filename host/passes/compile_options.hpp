@@ -54,6 +54,7 @@ struct CompileOptions {
   bool keep_logits = false;      ///< Gradients: keeps the logits of the whole micro-batch, and the head is not chunked
   int64_t prompt_positions = 0;  ///< Sample: positions of a prompt that are taken at once, with caches if the model allows; 0: no caches
   bool keep_scores = false;      ///< Train, Evaluate: keeps the head's output for each row after eval
+  bool counts_hits = false;      ///< Train, Evaluate: counts the labels that the head's output predicts in eval
   bool evaluates = true;         ///< Train: makes a validation segment
   bool exports = true;           ///< Train: makes an export segment
   bool merges = false;           ///< saves what strategies have added to the model as part of its weights

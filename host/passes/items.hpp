@@ -29,7 +29,7 @@ struct Item {
 struct Orders {
   /// Tensors that only an order has (a chunk's own logits), numbered after the graph's tensors.
   std::deque<GraphTensor> own;
-  std::deque<GraphNode> casts;                ///< nodes that only an order has: they replace nodes that only training has
+  std::deque<GraphNode> nodes;                ///< those that only an order has
   std::vector<Item> forward, head, backward;  ///< one after another, they are a micro-batch
   std::vector<Item> window;                   ///< runs once before the micro-batches
   std::vector<Item> update;

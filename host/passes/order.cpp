@@ -192,19 +192,24 @@ std::vector<Item> sample_head(const Graph& graph, const Head& head, Orders& orde
   return out;
 }
 
-/// A cast from the first input of an item to its first output, in the place of the item's node.
-Item cast_item(const Compilation& c, const Item& item, Orders& orders) {
-  const GraphNode& of = *item.node;
-  GraphNode& node = orders.casts.emplace_back();
-  node.op = c.roles.copy;
-  node.name = of.name + ", cast";
-  node.inputs = {of.inputs[0]};
-  node.outputs = {of.outputs[0]};
-  node.attrs.set("dtype", dtype_text(Tensors(c.graph, orders)[item.outputs[0].tensor].dtype));
-  node.attr_view = node.attrs.view();
+/// A node that only an order has, beside another or in its place.
+GraphNode& own_node(Orders& orders, const galley_op* op, const GraphNode& of, const char* suffix) {
+  GraphNode& node = orders.nodes.emplace_back();
+  node.op = op;
+  node.name = of.name + suffix;
   node.block = of.block;
   node.use = of.use;
   node.section = of.section;
+  return node;
+}
+
+/// A cast from the first input of an item to its first output, in the place of the item's node.
+Item cast_item(const Compilation& c, const Item& item, Orders& orders) {
+  GraphNode& node = own_node(orders, c.roles.copy, *item.node, ", cast");
+  node.inputs = {item.node->inputs[0]};
+  node.outputs = {item.node->outputs[0]};
+  node.attrs.set("dtype", dtype_text(Tensors(c.graph, orders)[item.outputs[0].tensor].dtype));
+  node.attr_view = node.attrs.view();
   Item out;
   out.node = &node;
   out.inputs = {item.inputs[0]};
@@ -341,6 +346,28 @@ std::vector<Item> to_infer(Compilation& c, std::vector<Item> items, const std::m
   return with_evaluated(c.draft, std::move(items));
 }
 
+/// After each chunk's loss, the count of the labels that its logits predict.
+std::vector<Item> with_hits(Compilation& c, std::vector<Item> items) {
+  std::vector<Item> out;
+  GraphNode* node = nullptr;
+  for (const Item& item : items) {
+    out.push_back(item);
+    if (item.node->op != c.roles.cross_entropy) continue;
+    Item hits = item;
+    hits.outputs = {{c.hits, 0, -1}};
+    hits.accumulate = {node != nullptr};
+    if (!node) {
+      node = &own_node(c.orders, c.roles.label_hits, *item.node, ", hits");
+      node->inputs = item.node->inputs;
+      node->outputs = {c.hits};
+    }
+    hits.node = node;
+    out.push_back(std::move(hits));
+  }
+  if (!node) c.hits = 0;
+  return out;
+}
+
 /// The items that make a tensor.
 std::vector<Item> makers_of(const std::vector<Item>& items, galley_tensor t) {
   std::set<galley_tensor> read = {t};
@@ -358,6 +385,9 @@ std::vector<Item> makers_of(const std::vector<Item>& items, galley_tensor t) {
 
 Status order(Compilation& c) {
   const std::map<galley_tensor, galley_tensor> stands = TRY(evaluated(c));  // before orders number tensors of their own
+  const Purpose purpose = c.options.purpose;
+  const bool evaluates = purpose == Purpose::Evaluate || (purpose == Purpose::Train && c.options.evaluates);
+  if (evaluates && c.options.counts_hits) c.hits = TRY(c.draft.scalars.in_block("scalar.hits", GALLEY_F64, 1, c.draft.scalars.reserve(8)));
   const Graph& graph = c.graph;
   Orders& out = c.orders;
   const int64_t chunk = chunk_rows(graph, c.target, c.options);
@@ -366,7 +396,6 @@ Status order(Compilation& c) {
   std::vector<Item> body, rows;
   for (const galley_node n : graph.section(Section::Forward))
     if (!head.contains(n)) (graph.node(n).op == c.roles.next_rows ? rows : body).push_back(whole(graph.node(n)));
-  const Purpose purpose = c.options.purpose;
   if (c.caches()) {
     if (c.program.cached.positions > 0) out.prompt = sample_head(graph, head, out, Section::Prompt, &c.prompt_logits);
     else
@@ -389,10 +418,11 @@ Status order(Compilation& c) {
     std::vector<Item> all = body;
     for (Item& item : Head(graph, out, true).unroll(chunk, false)) all.push_back(std::move(item));
     out.inference = makers_of(all, c.sample_logits);
-  } else if (purpose == Purpose::Evaluate || (purpose == Purpose::Train && c.options.evaluates)) {
+  } else if (evaluates) {
     out.inference = body;
     Head evaluated(graph, out, c.options.keep_scores);
     for (Item& item : evaluated.unroll(chunk, false)) out.inference.push_back(std::move(item));
+    if (c.hits) out.inference = with_hits(c, std::move(out.inference));
   }
   out.inference = to_infer(c, std::move(out.inference), stands, &c.sample_logits);
   if (c.backward()) {

@@ -224,6 +224,7 @@ Status place_inference(Compilation& c, const Homes& homes) {
   if (c.sample_logits) c.program.sample_logits = emitter.operand(c.sample_logits).tensor;
   if (samples && c.graph.marks.position) c.program.sample_position = emitter.operand(c.graph.marks.position).tensor;
   if (scores) c.program.scores = emitter.operand(scores).tensor;
+  if (c.hits) c.program.hits = homes.in_readback(c.hits);
   if (!samples) read_back(c, emitter.code());
   return ok();
 }

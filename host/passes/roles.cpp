@@ -28,6 +28,8 @@ Result<Roles> bind_roles(Plugins& plugins) {
                                                               {"step_begin", &roles.step_begin},
                                                               {"loss_begin", &roles.loss_begin},
                                                               {"loss_seed", &roles.loss_seed},
+                                                              {"cross_entropy", &roles.cross_entropy},
+                                                              {"label_hits", &roles.label_hits},
                                                               {"scheduled", &roles.scheduled},
                                                               {"next_rows", &roles.next_rows},
                                                               {"step_end", &roles.step_end},

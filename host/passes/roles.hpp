@@ -20,6 +20,8 @@ struct Roles {
   const galley_op* step_begin = nullptr;        ///< makes step scalars before the first micro-batch
   const galley_op* loss_begin = nullptr;        ///< sets the loss to 0
   const galley_op* loss_seed = nullptr;         ///< makes the loss seed of loss scale and tokens
+  const galley_op* cross_entropy = nullptr;     ///< compares logits with labels; in a validation
+  const galley_op* label_hits = nullptr;        ///< counts those that the logits predict
   const galley_op* scheduled = nullptr;         ///< takes an option's value at the applied step
   const galley_op* next_rows = nullptr;         ///< moves the random numbers' row on in each micro-batch
   const galley_op* step_end = nullptr;          ///< counts applied steps

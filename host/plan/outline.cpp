@@ -14,7 +14,7 @@ void visit_ids(Program& p, Visit&& visit) {
       if (Launch* launch = i.launch()) visit(launch->constants);
     }
   for (TensorId* id : {&p.scalars, &p.step_image, &p.readback, &p.window, &p.corpus, &p.staging, &p.logits, &p.scores, &p.sample_logits,
-                       &p.sample_position, &p.cached.start, &p.cached.logits, &p.checksums})
+                       &p.hits.tensor, &p.sample_position, &p.cached.start, &p.cached.logits, &p.checksums})
     visit(*id);
   for (auto* inputs : {&p.inputs, &p.cached.prompt, &p.cached.next})
     for (auto& input : *inputs) visit(input.tensor);

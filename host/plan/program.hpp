@@ -328,6 +328,7 @@ struct Program {
   TensorId logits = no_tensor;           ///< the logits if they are asked for (gradients --logits), else no_tensor
   Shape logits_shape;                    ///< (B, S, V), or as the model has it
   TensorId scores = no_tensor;           ///< (B, C), (B, S, C): the logits of models with labels, after the segment Eval
+  Operand hits;                          ///< in the readback, F64, one element: how many labels Eval predicts; absent: it does not count
   TensorId sample_logits = no_tensor;    ///< (B, V): logits of one position a row, in the segment Sample; or (B, S, C): hidden states
   TensorId sample_position = no_tensor;  ///< I32 (B): the positions to sample from, counted in the micro-batch; no_tensor: all
   /// Generation with caches of keys and values: Sample takes the next positions of each row at once, or the source; Next takes one position.

@@ -33,7 +33,7 @@ struct EndEvent {
   double best = 0;
 };
 
-/// What a strategy reports of a step.
+/// What a strategy reports of a step, and the session of a validation.
 struct ReportedMetric {
   const char* name = nullptr;
   double value = 0;
@@ -59,7 +59,7 @@ struct ValidationEvent {
   double loss = 0;
   double seconds = 0;                             ///< that it took
   bool best = false;                              ///< the lowest loss of the run so far, not counting that before the first step
-  std::span<const ReportedMetric> reported = {};  ///< of models with labels: "accuracy", "f1"; valid until the next validation
+  std::span<const ReportedMetric> reported = {};  ///< Session::Validation's; valid until the next validation
 };
 
 /// How far a validation is.

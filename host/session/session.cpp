@@ -339,7 +339,7 @@ WindowBuffer Session::spare_window() const {
   return {layout(), window_ ? window_->memory : bytes_of(study_.program.window), -1, 0, 0, 0};
 }
 
-Result<double> Session::evaluate(const std::function<Status(int64_t, int64_t)>& after) {
+Result<Session::Validation> Session::evaluate(const std::function<Status(int64_t, int64_t)>& after) {
   const double begin = now();
   if (!evaluates())
     return recipe_error(study_.recipe.data.place.text() + ": there is no validation data",
@@ -348,7 +348,8 @@ Result<double> Session::evaluate(const std::function<Status(int64_t, int64_t)>& 
   int64_t tokens = 0;
   TRY_STATUS(executor_->synchronize());
   if (scores_) scores_->clear();
-  double loss = 0;
+  const Operand& predicted = study_.program.hits;
+  double loss = 0, hits = 0;
   for (int64_t b = 0; b < source_->validation_batches(); ++b) {
     TRY_STATUS(source_->fill_validation(b, buffer));
     executor_->tell({info_.attempted + 1, buffer.valid_tokens});
@@ -356,12 +357,18 @@ Result<double> Session::evaluate(const std::function<Status(int64_t, int64_t)>& 
     TRY_STATUS(executor_->run(SegmentKind::Eval));
     TRY_STATUS(executor_->read_back());
     loss += executor_->scalar(GALLEY_SCALAR_LOSS);
+    if (predicted.present()) hits += executor_->number(predicted);
     tokens += buffer.valid_tokens;
     if (scores_) TRY_STATUS(take_scores(buffer));
     if (after) TRY_STATUS(after(b + 1, source_->validation_batches()));
   }
   aside_ += now() - begin;
-  return tokens ? loss / static_cast<double>(tokens) : 0.0;
+  const double counted = static_cast<double>(std::max<int64_t>(tokens, 1));
+  Validation out = {loss / counted, {}};
+  if (study_.predicts_tokens()) out.reported.push_back({"perplexity", std::exp(out.loss)});
+  if (study_.predicts_tokens() && predicted.present()) out.reported.push_back({"token_accuracy", hits / counted});
+  if (scores_) out.reported = {{"accuracy", scores_->accuracy()}, {"f1", scores_->f1()}};
+  return out;
 }
 
 /// Takes the logits of a batch beside its labels.

@@ -60,8 +60,12 @@ class Session {
   WindowBuffer spare_window() const;
   /// Returns the memory of a tensor that the host reaches; nothing for no_tensor.
   std::span<std::byte> bytes_of(TensorId tensor) const;
-  /// Returns the mean loss over the validation data. `after` is called after each batch; its error ends the evaluation.
-  Result<double> evaluate(const std::function<Status(int64_t done, int64_t batches)>& after = {});
+  struct Validation {
+    double loss = 0;                       ///< the mean over the validation data
+    std::vector<ReportedMetric> reported;  ///< of tokens "perplexity" and "token_accuracy", of models with labels "accuracy" and "f1"
+  };
+  /// Goes through the validation data. `after` is called after each batch; its error ends the evaluation.
+  Result<Validation> evaluate(const std::function<Status(int64_t done, int64_t batches)>& after = {});
   /// Tells the session that it has done so many seconds of other work since the last step.
   void worked_aside(double seconds) { aside_ += seconds; }
   /// Returns how the labels of the last evaluation compare with those of the data; null for models without labels.

@@ -67,6 +67,10 @@ std::string Study::loss_unit() const {
   return own ? "a " + data.layout.own_of(*own).unit : info_of(recipe.learning.labels).unit;
 }
 
+bool Study::predicts_tokens() const {
+  return recipe.learning.labels != Fill::TokenLabels && !of_rows(recipe.learning.labels) && !data.layout.counted_own;
+}
+
 bool Study::built_in(const Plugin& plugin) const { return plugin.manifest.folder().parent_path() == installation.plugins; }
 
 int64_t Study::host_memory() const {
@@ -232,6 +236,7 @@ CompileOptions compile_options(const Study& s, const StudyOptions& options, bool
   if (options.purpose == Purpose::Sample ? options.caches : writes && !s.recipe.evaluate.prompts.empty())
     out.prompt_positions = kPromptPositions;
   out.keep_scores = s.recipe.learning.labels == Fill::RowLabels || s.recipe.learning.labels == Fill::TokenLabels;
+  out.counts_hits = s.predicts_tokens();
   out.evaluates = s.recipe.validate.every > 0 && s.data.validation;
   out.exports = s.recipe.save.final;
   out.merges = options.merges;

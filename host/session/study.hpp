@@ -81,6 +81,7 @@ struct Study {
   int64_t host_memory() const;    ///< planned bytes of the classes that the host reaches: all lie in its memory
   int64_t peak_memory() const;    ///< planned bytes of the memory that computes: the host's, or class 0 if that is not the host's
   std::string loss_unit() const;  ///< "nats a token", "a pair"
+  bool predicts_tokens() const;   ///< whether the labels are tokens of the vocabulary
   bool built_in(const Plugin& plugin) const;  ///< whether it came with the program
 };
 

@@ -213,15 +213,13 @@ class Loop {
   Status validate(int64_t step) {
     ValidationEvent event = {.step = step};
     const auto begin = std::chrono::steady_clock::now();
-    event.loss = TRY(session_.evaluate([&](int64_t batch, int64_t batches) -> Status {
+    validation_ = TRY(session_.evaluate([&](int64_t batch, int64_t batches) -> Status {
       if (step == 0 && stop()) return Error{Exit::Interrupted, "interrupted in validation batch " + std::to_string(batch), ""};
       return tell(options_, [&](Observer& o) { return o.validating({step, batch, batches}); });
     }));
     event.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    if (const Scores* scores = session_.scores()) {
-      reported_ = {{{"accuracy", scores->accuracy()}, {"f1", scores->f1()}}};
-      event.reported = reported_;
-    }
+    event.loss = validation_.loss;
+    event.reported = validation_.reported;
     event.best = step > 0 && note_validation(recipe_, step, event.loss, &session_.validations());
     TRY_STATUS(tell(options_, [&](Observer& o) { return o.validated(event); }));
     return event.best && recipe_.save.best ? session_.save(directory_ / best_folder, 1) : ok();
@@ -256,8 +254,8 @@ class Loop {
   const fs::path& directory_;
   const TrainOptions& options_;
   int64_t last_;
-  bool ends_ = false;                       // any step may be the last one
-  std::array<ReportedMetric, 2> reported_;  ///< of the last validation
+  bool ends_ = false;               // any step may be the last one
+  Session::Validation validation_;  // the last one
 };
 
 /// What is to be said of a run that is over.

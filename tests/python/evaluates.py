@@ -2,9 +2,10 @@
 """Validation, sampling and what is saved, by values that stand for the model's weights (eval_as): a mean that never moves, one that follows at once, values that a node
 makes, and what the commands make of a run that keeps one."""
 import json
+import math
 import pathlib
 
-from galley_test import case, cases, check, every, finish, fresh_folder, from_config, load, recipe, run, train, use
+from galley_test import case, cases, check, every, finish, fresh_folder, from_config, load, recipe, run, together, train, use
 
 fresh_folder()
 pathlib.Path('text.txt').write_text('one two three four five six seven eight nine ten. ' * 60)
@@ -48,6 +49,42 @@ def means(kind, amp):
         loss = json.loads(run('eval', one.path, '--json').stdout)['validation_loss']
         check(loss == validated(one)[-1], f'{one.path}: eval says {loss}, not {validated(one)[-1]}')
         run('sample', one.path, '--prompt', 'one')
+
+
+@case
+def token_accuracy():
+    """Beside the loss: the share of tokens that the model finds likeliest, as sampling one token after each beginning shows, whatever the head's chunks are; and e to the
+    loss."""
+    pathlib.Path('words').mkdir()
+    vocabulary = {f'w{i}': i for i in range(24)}
+    pathlib.Path('words/tokenizer.json').write_text(json.dumps({
+        'version': '1.0', 'truncation': None, 'padding': None, 'added_tokens': [], 'normalizer': None, 'pre_tokenizer': {'type': 'WhitespaceSplit'},
+        'post_processor': None, 'decoder': None, 'model': {'type': 'WordLevel', 'vocab': vocabulary, 'unk_token': 'w0'}}))
+    texts = [[f'w{1 + (i * 5 + k * k) % 23}' for k in range(7 + i % 3)] for i in range(24)]
+    for name, some in (('learned', texts[:18]), ('held', texts[18:])):
+        pathlib.Path(f'{name}.jsonl').write_text(''.join(json.dumps({'text': ' '.join(x)}) + '\n' for x in some))
+    words = from_config('gpt2', n_layer=1, n_embd=32, n_head=2, n_positions=32, vocab_size=24, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+    held = 'data.jsonl { files = "learned.jsonl", validation = "held.jsonl", tokenizer = "words" }'
+
+    def made(name, **more):
+        path = recipe(f'{name}.lua', words, held, use('adamw', lr=2e-2), **{**dict(batch=2, length=24, steps=6, seed=5, validate=dict(every=2)), **more})
+        return train(path, name, '--reference')
+
+    one, chunks = made('accuracy'), made('accuracy-chunks', head_rows=5)
+    lines = [x for x in one.lines if 'validation_loss' in x]
+    beginnings = [(x[:k], x[k]) for x in texts[18:] for k in range(1, len(x))]
+    asked = ''.join(json.dumps({'prompt': ' '.join(x)}) + '\n' for x, _ in beginnings)
+    answers = [json.loads(x) for x in run('sample', one.path, '--lines', '--tokens', 1, '--temperature', 0, input=asked).stdout.splitlines()]
+    check(len(answers) == len(beginnings) == 42, f'{len(answers)} answers to {len(beginnings)} beginnings')
+    hits = sum(answer['text'].split() == [word] for answer, (_, word) in together(answers, beginnings))
+    check(0 < hits < len(beginnings), f'{hits} hits show nothing')
+    check(lines[-1]['token_accuracy'] == hits / len(beginnings), f'{lines[-1]}, of tokens {hits} / {len(beginnings)}')
+    check(len(lines) == 3 and every(abs(x['perplexity'] - math.exp(x['validation_loss'])) < 1e-9 for x in lines), f'{lines}')
+    accuracies = [[x['token_accuracy'] for x in of.lines if 'validation_loss' in x] for of in (one, chunks)]
+    check(accuracies[0] == accuracies[1] and len(set(accuracies[0])) > 1, f'in chunks {accuracies[1]}, not {accuracies[0]}')
+    said = json.loads(run('eval', one.path, '--json').stdout)
+    check((said['token_accuracy'], said['perplexity']) == (lines[-1]['token_accuracy'], lines[-1]['perplexity']), f'eval: {said}')
+    check(f'token_accuracy {said["token_accuracy"]:.4f}' in run('eval', one.path).stdout, 'eval does not say it')
 
 
 @case

@@ -59,7 +59,8 @@ Result<RunMetrics> read_run_metrics(const std::filesystem::path& run, size_t mos
   const std::string text = std::filesystem::exists(path, error) ? TRY(read_text(path, UINT64_C(1) << 34)) : std::string();
   Columns columns;
   RunMetrics out;
-  List validation_steps, validation_losses, evaluation_steps, matches, samples;
+  List validation_steps, evaluation_steps, matches, samples;
+  std::map<std::string, List> validations;  // what a validation says, by its name
   size_t steps = 0;
   int64_t skipped = 0, number = 0;
   for (size_t begin = 0; begin < text.size();) {
@@ -73,11 +74,15 @@ Result<RunMetrics> read_run_metrics(const std::filesystem::path& run, size_t mos
                        "the file is not as Galley wrote it: remove what is after the last good line, or report another run");
     const Value& line = *parsed;
     const auto* entries = line.as<Table>();
-    if (const auto loss = entries->find("validation_loss"); loss != entries->end()) {
-      double x = kAbsent;
-      loss->second.number(&x);
+    if (entries->contains("validation_loss")) {
+      for (const auto& [name, value] : *entries) {
+        double x = kAbsent;
+        if (name == "step" || name == "seconds" || name == "best" || (!value.number(&x) && !value.is_nil())) continue;
+        List& values = validations[name == "validation_loss" ? "loss" : name];
+        values.resize(validation_steps.size());
+        values.push_back(number_value(x));
+      }
       validation_steps.push_back(entries->at("step"));
-      validation_losses.push_back(number_value(x));
       continue;
     }
     if (entries->contains("samples") && !entries->contains("loss")) {
@@ -110,7 +115,12 @@ Result<RunMetrics> read_run_metrics(const std::filesystem::path& run, size_t mos
                {"skipped", Value(skipped)},
                {"speed", speed_of(columns)},
                {"columns", Value(std::move(kept))}};
-  out.validation = {{"step", Value(std::move(validation_steps))}, {"loss", Value(std::move(validation_losses))}};
+  validations.try_emplace("loss");
+  for (auto& [name, values] : validations) {
+    values.resize(validation_steps.size());
+    out.validation.emplace(name, Value(std::move(values)));
+  }
+  out.validation.emplace("step", Value(std::move(validation_steps)));
   out.evaluation = {
       {"step", Value(std::move(evaluation_steps))}, {"match", Value(std::move(matches))}, {"samples", Value(std::move(samples))}};
   return out;

@@ -81,10 +81,7 @@ Table scores_json(const Scores& s, const Learning& learning) {
     for (size_t c = 0; c < s.classes(); ++c) row.emplace_back(s.said(label, c));
     rows.emplace_back(std::move(row));
   }
-  return {{"accuracy", Value(s.accuracy())},
-          {"f1", Value(s.f1())},
-          {"labels", Value(std::move(labels))},
-          {s.several() ? "counts" : "confusion", Value(std::move(rows))}};
+  return {{"labels", Value(std::move(labels))}, {s.several() ? "counts" : "confusion", Value(std::move(rows))}};
 }
 
 }  // namespace galley

@@ -11,8 +11,8 @@ namespace galley {
 
 /// Returns accuracy and F1, then a table of labels; of many labels only those that are confused the most.
 std::string scores_text(const Scores& scores, const Learning& learning);
-/// Returns "accuracy", "f1", "labels", and "confusion": for each label of the data, how often the model gave each; if a text may have
-/// several labels, "counts" of each instead.
+/// Returns "labels", and "confusion": for each label of the data, how often the model gave each; if a text may have several labels,
+/// "counts" of each instead.
 Table scores_json(const Scores& scores, const Learning& learning);
 
 }  // namespace galley

@@ -1,6 +1,7 @@
 // Cross-entropy: a row of logits (200 KB for GPT-2's 50,257 words) is read from memory once, for its largest value, and from the
 // second-level cache for the sum of exponentials. Losses of rows are kept in double in the workspace and added in order. Backward is one
-// pass, in place.
+// pass, in place. A row's hit is known when a number comes before the label's, most often after a few.
+#include <algorithm>
 #include <cmath>
 
 #include "cpu/number.hpp"
@@ -69,12 +70,39 @@ void cross_entropy_grad(const Node& n, void*) {
   });
 }
 
+/// Whether no number of a row comes before the label's: none is larger, and of equal ones it is the first.
+bool is_largest(const float* x, int64_t label, int64_t V) {
+  constexpr int64_t kRun = 1024;  // numbers that are read at once
+  const float own = x[label];
+  int before = 0;
+  for (int64_t v = 0; v < label && !before; v += kRun)
+    for (int64_t i = v; i < std::min(v + kRun, label); ++i) before |= !(x[i] < own);
+  for (int64_t v = label + 1; v < V && !before; v += kRun)
+    for (int64_t i = v; i < std::min(v + kRun, V); ++i) before |= !(x[i] <= own);
+  return !before;
+}
+
+void label_hits(const Node& n, void* workspace) {
+  const float* logits = n.read<float>(0);
+  const int32_t* labels = n.read<int32_t>(1);
+  double *hits = n.write<double>(0), *of_row = static_cast<double*>(workspace);
+  const int64_t R = rows(n.in(0)), V = columns(n.in(0));
+  check_labels(n, labels, R, V);
+  cpu::over_rows(R, V, [=](int64_t r) { of_row[r] = labels[r] >= 0 && is_largest(logits + r * V, labels[r], V); });
+  double total = n.accumulates(0) ? *hits : 0;
+  for (int64_t r = 0; r < R; ++r) total += of_row[r];
+  *hits = total;
+}
+
+bool counts(const Node& n) { return n.in(0).dtype == GALLEY_F32 && n.out(0).dtype == GALLEY_F64; }
+
 bool supports(const Node& n) {
   return n.in(0).dtype == GALLEY_F32 && n.out(0).dtype == GALLEY_F64 && (!n.has_out(1) || n.out(1).dtype == GALLEY_F32);
 }
 
 const bool added = add(kernel<cross_entropy, supports, workspace>("cross_entropy.cpu", "cross_entropy")) &&
-                   add(kernel<cross_entropy_grad, cpu::all_numbers>("cross_entropy_grad.cpu", "cross_entropy_grad"));
+                   add(kernel<cross_entropy_grad, cpu::all_numbers>("cross_entropy_grad.cpu", "cross_entropy_grad")) &&
+                   add(kernel<label_hits, counts, workspace>("label_hits.cpu", "label_hits"));
 
 }  // namespace
 }  // namespace galley::cpu::cross_entropy_op

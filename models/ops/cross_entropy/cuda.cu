@@ -7,7 +7,9 @@
 // cross_entropy_grad: dlogits = (exp(logits − lse) − onehot(label)) · seed, eight numbers a thread, aligned in the tensor and not in the
 // row; in place where dlogits takes over logits.
 //
-// Both are bound by the bandwidth of their operands. A label that is no class makes NaN, since a kernel cannot refuse it.
+// label_hits: a row is a hit if none of its numbers comes before the label's; hits are counted as losses are.
+//
+// All are bound by the bandwidth of their operands. A label that is no class makes NaN, since a kernel cannot refuse it.
 #include <cfloat>
 #include <cmath>
 
@@ -66,7 +68,7 @@ __global__ void __launch_bounds__(threads* rows_of_block)
   losses[r] = label < 0 ? 0.0 : label < V ? total - static_cast<double>(x[label]) : static_cast<double>(NAN);
 }
 
-__global__ void __launch_bounds__(kLossThreads) sum_losses(const double* losses, int64_t rows, double* loss, bool adds) {
+__global__ void __launch_bounds__(kLossThreads) sum_rows(const double* losses, int64_t rows, double* loss, bool adds) {
   double sum = 0;
 #pragma unroll 4
   for (int64_t r = threadIdx.x; r < rows; r += kLossThreads) sum += losses[r];
@@ -81,12 +83,46 @@ void cross_entropy(const Node& n, void* workspace, galley_queue* queue) {
   launch(narrow ? losses_of_rows<kWarpSize, kNarrowRows> : losses_of_rows<kRowThreads, 1>,
          {narrow ? blocks_of(R, kNarrowRows) : R, narrow ? kWarpSize * kNarrowRows : kRowThreads}, queue, n.read<float>(0),
          n.read<int32_t>(1), R, static_cast<int>(V), losses, n.write<float>(1));
-  launch(sum_losses, {1, kLossThreads}, queue, losses, R, n.write<double>(0), n.accumulates(0));
+  launch(sum_rows, {1, kLossThreads}, queue, losses, R, n.write<double>(0), n.accumulates(0));
 }
 int64_t workspace(const Node& n, const galley_target&) { return rows(n.in(0)) * static_cast<int64_t>(sizeof(double)); }
 bool supports(const Node& n) {
   return n.in(0).dtype == GALLEY_F32 && n.out(0).dtype == GALLEY_F64 && (!n.has_out(1) || n.out(1).dtype == GALLEY_F32) &&
          columns(n.in(0)) < INT32_MAX - kLoads * kRowThreads;
+}
+
+// ---- label_hits ---------------------------------------------------------------------------------------------------------------------
+
+template <int threads, int rows_of_block>
+__global__ void __launch_bounds__(threads* rows_of_block)
+    hits_of_rows(const float* logits, const int32_t* labels, int64_t rows, int V, double* hits) {
+  const int64_t r = static_cast<int64_t>(blockIdx.x) * rows_of_block + threadIdx.x / threads;
+  if (r >= rows) return;
+  const int thread = static_cast<int>(threadIdx.x) % threads;
+  const int32_t label = labels[r];
+  if (label < 0 || label >= V) {
+    if (thread == 0) hits[r] = label < 0 ? 0.0 : static_cast<double>(NAN);
+    return;
+  }
+  const float *x = logits + r * V, own = x[label];
+  float before = 0;
+#pragma unroll 4
+  for (int v = thread; v < V; v += threads) before = v == label || x[v] < own || (x[v] == own && v > label) ? before : 1.0f;
+  before = block_reduce<threads>(before, 0.0f, Max());
+  if (thread == 0) hits[r] = before == 0 ? 1.0 : 0.0;
+}
+
+void label_hits(const Node& n, void* workspace, galley_queue* queue) {
+  auto* hits = static_cast<double*>(workspace);
+  const int64_t R = rows(n.in(0)), V = columns(n.in(0));
+  const bool narrow = V <= kNarrow;
+  launch(narrow ? hits_of_rows<kWarpSize, kNarrowRows> : hits_of_rows<kRowThreads, 1>,
+         {narrow ? blocks_of(R, kNarrowRows) : R, narrow ? kWarpSize * kNarrowRows : kRowThreads}, queue, n.read<float>(0),
+         n.read<int32_t>(1), R, static_cast<int>(V), hits);
+  launch(sum_rows, {1, kLossThreads}, queue, hits, R, n.write<double>(0), n.accumulates(0));
+}
+bool counts(const Node& n) {
+  return n.in(0).dtype == GALLEY_F32 && n.out(0).dtype == GALLEY_F64 && columns(n.in(0)) < INT32_MAX - kRowThreads;
 }
 
 // ---- cross_entropy_grad -------------------------------------------------------------------------------------------------------------
@@ -124,7 +160,8 @@ void cross_entropy_grad(const Node& n, void*, galley_queue* queue) {
 }
 
 const bool added = add(kernel<cross_entropy, supports, workspace>("cross_entropy.cuda", "cross_entropy")) &&
-                   add(kernel<cross_entropy_grad>("cross_entropy_grad.cuda", "cross_entropy_grad"));
+                   add(kernel<cross_entropy_grad>("cross_entropy_grad.cuda", "cross_entropy_grad")) &&
+                   add(kernel<label_hits, counts, workspace>("label_hits.cuda", "label_hits"));
 
 }  // namespace
 }  // namespace galley::cuda::cross_entropy_op

@@ -1,5 +1,6 @@
 // Softmax and negative log likelihood of one label a row. The loss is the sum over the rows that count (label ≥ 0; −100 by custom marks
 // the others); dividing by the window's tokens is in the seed, so that gradients come out final.
+#include <algorithm>
 #include <cmath>
 
 #include "ops/check.hpp"
@@ -105,6 +106,41 @@ const bool backward_added =
                   Attrs().s("dtype", "bf16"))
             .test("f16", {{GALLEY_F32, {37, 67}, -10, 10}, {GALLEY_I32, {37}, -30, 66}, {GALLEY_F32, {37}, 10, 14}, {GALLEY_F32, {1}}},
                   Attrs().s("dtype", "f16")));
+
+void hits_shape(const Node& n, Shapes& out) {
+  has_rows(n, 0, "logits");
+  in_f32(n, 0, "logits");
+  integers(n, 1, "labels");
+  one_a_row(n, 1, "labels", 0, "logits");
+  out.set(0, GALLEY_F64, {1});
+}
+
+void hits_reference(const Node& n) {
+  const double* logits = n.read<double>(0);
+  const int32_t* labels = n.read<int32_t>(1);
+  double* hits = n.write<double>(0);
+  const int64_t R = rows(n.in(0)), V = columns(n.in(0));
+  *hits = 0;
+  for (int64_t r = 0; r < R; ++r)
+    *hits += labels[r] >= 0 && std::max_element(logits + r * V, logits + (r + 1) * V) == logits + r * V + labels[r];
+}
+
+Op label_hits(
+    "label_hits",
+    "hits = in how many rows with label ≥ 0 the label has the largest of the logits, of equal ones the first; logits (…, V), labels "
+    "(…) I32, hits F64 (1)");
+const bool hits_added = add(label_hits.input("logits", GALLEY_ROLE_ROWS, GALLEY_OPERAND_NO_GRADIENT)
+                                .input("labels", GALLEY_ROLE_ROWS, a_row)
+                                .output("hits", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_NO_GRADIENT)
+                                .flags(GALLEY_OP_FULL)
+                                .infer<hits_shape>()
+                                .reference<hits_reference>()
+                                .test("small", {{GALLEY_F32, {2, 3, 2}, -3, 3}, {GALLEY_I32, {2, 3}, -2, 1}})
+                                .test("odd", {{GALLEY_F32, {637, 3}, -10, 10}, {GALLEY_I32, {637}, -1, 2}})
+                                .test("none_counted", {{GALLEY_F32, {4, 33}}, {GALLEY_I32, {4}, -100, -100}})
+                                .test("equal", {{GALLEY_F32, {300, 3}, 2, 2}, {GALLEY_I32, {300}, -1, 2}})
+                                .test("one", {{GALLEY_F32, {70, 1}, -1, 1}, {GALLEY_I32, {70}, -1, 0}})
+                                .test("wide", {{GALLEY_F32, {3000, 1100}, -1, 1}, {GALLEY_I32, {3000}, 0, 1099}}));
 
 }  // namespace
 }  // namespace galley::models::cross_entropy_op

@@ -16,12 +16,18 @@ const curveDefinitions = [
 /** Numbers of a step that have no curve of their own, or have one above. */
 const noCurve = new Set(['step', 'epoch', 'tokens', 'positions', 'seconds', ...curveDefinitions.map((d) => d.key)]);
 
-/** The curves of these runs: those above, and what strategies report besides. */
+/** What a validation says besides its loss; perplexity has the same curve. */
+const noPoints = new Set(['step', 'loss', 'perplexity']);
+const pointsOf = (run) => Object.keys(run.validation).filter((key) => !noPoints.has(key));
+
+/** The curves of these runs: those above, what their validations say besides, and what strategies report. */
 function definitionsOf(runs) {
   const others = new Set(runs.flatMap((run) => Object.keys(run.metrics.columns)).filter((key) => !noCurve.has(key)));
   const units = new Set(runs.map((run) => (run.record && run.record.unit) || 'nats a token'));
   const unit = units.size === 1 ? [...units][0] : 'each run has its own unit';
   const known = curveDefinitions.map((d) => (d.key === 'loss' || d.key === 'validation' ? {...d, about: unit} : d));
+  const points = [...new Set(runs.flatMap(pointsOf))].sort();
+  known.splice(2, 0, ...points.map((key) => ({key: `validation.${key}`, title: `Validation: ${key}`, about: '', points: true})));
   return [...known, ...[...others].sort().slice(0, 24).map((key) => ({key, title: key, about: ''}))];
 }
 
@@ -42,6 +48,10 @@ function valuesOf(run, key, byTokens) {
   const c = run.metrics.columns;
   const at = (steps, values) => ({steps: alongOf(run, steps, byTokens), values});
   if (key === 'validation') return run.validation.step.length ? at(run.validation.step, run.validation.loss) : null;
+  if (key.startsWith('validation.')) {
+    const values = run.validation[key.slice('validation.'.length)];
+    return values ? at(run.validation.step, values) : null;
+  }
   if (key === 'evaluation') return run.evaluation.step.length ? at(run.evaluation.step, run.evaluation.match) : null;
   if (key === 'speed') {
     if (!c.positions || !c.seconds) return null;

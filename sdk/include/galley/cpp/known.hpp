@@ -43,6 +43,7 @@ inline constexpr PublicOp kPublicOps[] = {
     {"gguf_blocks_unpack", 1, 1, "type dtype"},
     {"int8_rows_pack", 1, 2, "columns"},
     {"int8_rows_unpack", 2, 1, "columns dtype"},
+    {"label_hits", 2, 1, ""},
     {"layer_norm", 3, 3, "eps dtype"},
     {"layer_norm_dw", 4, 2, "bias dtype"},
     {"layer_norm_dx", 5, 1, "dtype"},
