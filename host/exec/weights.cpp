@@ -10,6 +10,7 @@
 #include "host/base/listed.hpp"
 #include "host/base/nearest.hpp"
 #include "host/exec/convert.hpp"
+#include "host/exec/read_rows.hpp"
 
 namespace galley {
 namespace {
@@ -29,10 +30,11 @@ std::vector<const Entry*> find_entries(const Reader& reader, const Read& code) {
 /// A name in a file may have as many megabytes as its header.
 std::string listed_briefly(const std::vector<std::string>& names) { return listed(names, 3, 200); }
 
-Status check_entry(const Reader& reader, const Entry& entry, const Operand& wanted) {
+Status check_entry(const Reader& reader, const Entry& entry, const Instruction& code) {
+  const Operand& wanted = code.outputs[0];
   const std::string place = reader.place_of(entry) + " is " + tensor_files::describe(entry.dtype, entry.shape);
   const bool as_bytes = tensor_files::in_blocks(entry.dtype) && wanted.dtype == GALLEY_U8;
-  if ((as_bytes ? tensor_files::block_shape(entry) : entry.shape) != wanted.shape)
+  if ((as_bytes ? tensor_files::block_shape(entry) : shape_with_rows(entry, *code.read())) != wanted.shape)
     return recipe_error(place + ", the model has " + dtype_name(wanted.dtype) + " (" + tensor_files::numbers_text(wanted.shape) + ")",
                         "the file belongs to another configuration");
   // Blocks are bytes where a format's component is wanted, and no numbers.
@@ -106,7 +108,7 @@ Status check_files(const Program& program, std::span<const std::string> ignored)
       const std::vector<const Entry*> entries = find_entries(reader, *code->read());
       for (const Entry* entry : entries) {
         read.insert(entry->name);
-        TRY_STATUS(check_entry(reader, *entry, code->outputs[0]));
+        TRY_STATUS(check_entry(reader, *entry, *code));
       }
       if (!entries.empty()) continue;
       missing.push_back(code->read()->entry);
@@ -150,7 +152,7 @@ Status WeightFiles::read(const Instruction& code) {
   if (entries.empty()) return recipe_error(from_file.file + ": tensor '" + from_file.entry + "' is missing", from_file.hint);
   const Entry* const entry = entries[0];
   const Operand& operand = code.outputs[0];
-  for (const Entry* e : entries) TRY_STATUS(check_entry(reader, *e, operand));
+  for (const Entry* e : entries) TRY_STATUS(check_entry(reader, *e, code));
 
   const uint32_t from = dtype_of(entry->dtype), to = operand.dtype;
   const int64_t from_bytes = galley_dtype_bytes(from), to_bytes = galley_dtype_bytes(to);
@@ -175,7 +177,7 @@ Status WeightFiles::read(const Instruction& code) {
     std::byte* const source = straight ? direct + done * to_bytes : buffer;
     std::byte* const target = direct ? direct + done * to_bytes : buffer + most * from_bytes;
     const std::span<std::byte> read = {source, static_cast<size_t>(part * from_bytes)};
-    TRY_STATUS(reader.read_bytes(*entry, static_cast<uint64_t>(done * from_bytes), read, from_file.row_order));
+    TRY_STATUS(read_rows(reader, *entry, from_file, static_cast<uint64_t>(done * from_bytes), read));
     if (const int64_t bad = blocks ? tensor_files::first_broken_block(entry->dtype, read) : -1; bad >= 0)
       return recipe_error(reader.place_of(*entry) + ", block " + std::to_string(done / block + bad) + ": a scale is NaN or infinite",
                           "these weights are broken; training would only spread it");

@@ -147,6 +147,19 @@ bool in_files(lua_State* L, const SourceFile& source) {
   return b.files->find(source.name) || std::ranges::any_of(source.aliases, [&](const std::string& alias) { return b.files->find(alias); });
 }
 
+/// Tables of the vocabulary have fewer rows in the files than the model where tokens have been added.
+void add_rows(lua_State* L, GraphTensor* t) {
+  const Building& b = building(L);
+  if (b.model->added_rows == 0 || t->shape.empty() || !in_files(L, t->source)) return;
+  const tensor_files::Entry* entry = b.files->find(t->source.name);
+  for (const std::string& alias : t->source.aliases)
+    if (!entry) entry = b.files->find(alias);
+  Shape whole = entry->shape;
+  if (whole.empty()) return;
+  whole[0] += b.model->added_rows;
+  if (whole == t->shape) t->source.added_rows = b.model->added_rows;
+}
+
 /// Whether two tensors are there and have the same bytes.
 Result<bool> equal_in(const tensor_files::Reader& files, const tensor_files::Entry* a, const tensor_files::Entry* b) {
   constexpr uint64_t most = uint64_t{1} << 18;
@@ -212,6 +225,7 @@ int make_parameter(lua_State* L) {
       t.source = {};
       initializer(L, 2, &t);
     }
+    add_rows(L, &t);
   }
   return push_tensor(L, b.draft->graph.make(std::move(t)));
 }

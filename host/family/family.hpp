@@ -28,6 +28,7 @@ struct ModelConfig {
   std::string architecture = {};        ///< the class of transformers as which it is saved
   std::vector<std::string> fresh = {};  ///< parameters that the files do not have and that begin anew; set by build_family()
   bool gguf = false;                    ///< weights and configuration come from a GGUF file
+  int64_t added_rows = 0;               ///< of tables of the vocabulary, after those that the files have
 };
 
 /// The key of a configuration made from a GGUF file that has weights in blocks: the list of their types.

@@ -42,6 +42,7 @@ struct SourceFile {
   std::vector<std::string> aliases;  ///< other names that it may have there
   std::string hint;                  ///< what a user can do if the file has none of the names, or has several and they differ
   tensor_files::RowOrder order;      ///< the order of the rows in the file
+  int64_t added_rows = 0;            ///< after those of the file; each is their mean
 };
 
 /// Where the model is saved, below the run's folder.

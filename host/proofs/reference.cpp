@@ -8,6 +8,7 @@
 #include "host/base/json.hpp"
 #include "host/exec/checksum.hpp"
 #include "host/exec/convert.hpp"
+#include "host/exec/read_rows.hpp"
 #include "host/plugins/library.hpp"
 #include "host/proofs/check.hpp"
 
@@ -283,8 +284,9 @@ Status Reference::after_read(const Instruction& code, SegmentKind kind, size_t i
   const tensor_files::Entry* entry = reader.find(from.entry);
   for (size_t i = 0; !entry && i < from.aliases.size(); ++i) entry = reader.find(from.aliases[i]);
   if (!entry) return plugin_error("the file has no '" + from.entry + "'");
-  std::vector<std::byte> in_file(entry->bytes);
-  TRY_STATUS(reader.read(*entry, in_file, from.row_order));
+  const uint64_t rows = from.added_rows > 0 ? static_cast<uint64_t>(entry->shape[0]) : 1;
+  std::vector<std::byte> in_file(entry->bytes + static_cast<uint64_t>(from.added_rows) * (entry->bytes / rows));
+  TRY_STATUS(read_rows(reader, *entry, from, 0, in_file));
   const std::vector<std::byte> wanted = in_dtype(std::move(in_file), dtype_of(entry->dtype), to.dtype, elements(to.shape));
   const std::vector<std::byte> now = TRY(peek(to.tensor, to.offset, to.bytes()));
   if (now != wanted) return plugin_error("'" + tensor(to.tensor).name + "' is not what '" + from.entry + "' of the file is");

@@ -181,7 +181,18 @@ const Declared& declared_model() {
         .description = "among how many labels it chooses, where the task has labels, or how many values it tells, or the labels' names, "
                        "in order; without it what config.json says, or the labels of the data, or 1 value",
         .aliases = {"num_labels", "id2label", "label_names"},
-        .wanted = "a whole number, or a list of names"}}};
+        .wanted = "a whole number, or a list of names"},
+       {.name = "add_tokens",
+        .description = "tokens that the tokenizer gets besides, found wherever a text has them; a row of the model's tables that the file "
+                       "does not have begins as the mean of those that it has",
+        .type = Type::Strings,
+        .aliases = {"new_tokens", "added_tokens"},
+        .wanted = "a list such as { \"<call>\", \"<result>\" }"},
+       {.name = "add_special_tokens",
+        .description = "likewise, special tokens: those of a chat template, which texts of people cannot make",
+        .type = Type::Strings,
+        .aliases = {"special_tokens", "additional_special_tokens"},
+        .wanted = "a list such as { \"<|call|>\" }"}}};
   return out;
 }
 

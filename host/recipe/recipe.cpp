@@ -162,6 +162,14 @@ Status Reader::read_model(const Entry& entry, ModelSpec* model) {
     model->labels = TRY(fields.integer("labels", 1, INT32_MAX)).value_or(0);
   }
 
+  for (const bool special : {false, true}) {
+    const char* name = special ? "add_special_tokens" : "add_tokens";
+    for (std::string& token : TRY(fields.texts(name)).value_or(std::vector<std::string>())) {
+      if (token.empty()) return fields.wrong(name, declared[name].expects());
+      model->new_tokens.push_back({std::move(token), special});
+    }
+  }
+
   const Value* config = fields.find("config");
   if (path) {
     if (config)

@@ -33,6 +33,12 @@ struct Use {
   }
 };
 
+/// A token that a recipe adds to a model's.
+struct NewToken {
+  std::string text;
+  bool special = false;
+};
+
 /// model { path = …, init = "file" | "random", family = … } or model { family = …, config = { … } } (always random).
 struct ModelSpec {
   std::filesystem::path path;            ///< resolved, absolute; empty if a family and a configuration are given
@@ -41,6 +47,7 @@ struct ModelSpec {
   std::string task;                      ///< the model's task, in the family's words; "": what its config.json says
   int64_t labels = 0;                    ///< the number of labels; 0: what its config.json says
   std::vector<std::string> label_names;  ///< their names by number; empty: what its config.json says, or LABEL_0 and so on
+  std::vector<NewToken> new_tokens;      ///< that the tokenizer and the tables of the vocabulary get besides, in the order of their ids
   bool random = false;                   ///< initialize instead of loading
   Place place;
 };

@@ -129,18 +129,30 @@ Result<bool> find_labels(Study& s, const StudyOptions& options) {
   return !model.label_names.empty();
 }
 
+/// Reads the model's configuration. Its vocabulary has every token that the recipe adds.
+Status read_model(Study& s) {
+  s.model = TRY(read_model_config(s.recipe, s.installation.families));
+  s.recipe.learning = s.model.learning;
+  if (s.recipe.model.new_tokens.empty()) return ok();
+  const std::string place = s.recipe.model.place.text();
+  if (s.model.gguf)
+    return recipe_error(place + ": tokens cannot be added to a GGUF file", "take the model's folder in Hugging Face's format");
+  const TextCodec codec = TRY(TextCodec::open(text_spec(s.recipe), s.recipe));
+  auto* rows = std::get_if<int64_t>(&s.model.config["vocab_size"]);
+  if (!rows) return recipe_error(place + ": tokens are added, and " + s.model.origin + " has no 'vocab_size' to count them in");
+  s.model.added_rows = std::max<int64_t>(0, codec.vocabulary() - *rows);
+  *rows += s.model.added_rows;
+  return ok();
+}
+
 /// Reads the files that the recipe names: the model's configuration, and what the data is.
 Status read_inputs(Study& s, const StudyOptions& options) {
   if (options.warn)
     for (const std::string& warning : s.recipe.warnings) options.warn(warning);
   if (options.edit) options.edit(s.recipe);
   TRY_STATUS(take_token_ids(s.recipe));
-  s.model = TRY(read_model_config(s.recipe, s.installation.families));
-  s.recipe.learning = s.model.learning;
-  if (TRY(find_labels(s, options))) {
-    s.model = TRY(read_model_config(s.recipe, s.installation.families));
-    s.recipe.learning = s.model.learning;
-  }
+  TRY_STATUS(read_model(s));
+  if (TRY(find_labels(s, options))) TRY_STATUS(read_model(s));
   if (reads_data(options) && !s.recipe.learning.learns)
     return recipe_error(s.recipe.model.place.text() + ": the model's task is '" + s.recipe.learning.task + "', by which nothing is learned",
                         "say what it is to learn: model { …, task = \"masked-lm\" }; docs/families.md has the tasks");

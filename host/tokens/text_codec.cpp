@@ -9,6 +9,7 @@
 #include "host/base/json.hpp"
 #include "host/tokens/cache.hpp"
 #include "host/tokens/chat.hpp"
+#include "host/tokens/new_tokens.hpp"
 #include "host/tokens/spec.hpp"
 
 namespace galley {
@@ -169,6 +170,7 @@ Result<std::vector<std::pair<std::string, std::string>>> tokenizer_files(const D
     }
     out.emplace_back(name, TRY(read_text(*opened, uint64_t{256} << 20)));
   }
+  TRY_STATUS(add_new_tokens(recipe.model.new_tokens, &out));
   // The template that the model is trained with is its own from now on; transformers takes this file before any other.
   if (const std::optional<std::string> chat = TRY(named_chat_template(recipe))) {
     std::erase_if(out, [](const auto& one) { return one.first == "chat_template.jinja"; });
@@ -197,6 +199,9 @@ Status take_token_ids(Recipe& recipe) {
 Result<TextCodec> TextCodec::open(const DataSpec& spec, const Recipe& recipe) {
   TextCodec out;
   const std::string which = TRY(options_of(spec).text("tokenizer")).value_or("model");
+  if (which == "bytes" && !recipe.model.new_tokens.empty())
+    return data_error(spec, "tokenizer = \"bytes\" cannot be given tokens (model's add_tokens)",
+                      "leave add_tokens out, or name a tokenizer.json");
   if (which == "bytes") return out;
   const bool of_model = which == "model";
   const fs::path path = TRY(tokenizer_file(spec, recipe));
@@ -212,6 +217,7 @@ Result<TextCodec> TextCodec::open(const DataSpec& spec, const Recipe& recipe) {
                                : "tokenizer is \"model\", \"bytes\" or the path of a tokenizer.json");
   }
   Result<std::string> text = read_text(path, uint64_t{256} << 20);
+  if (text) text = with_new_tokens(*std::move(text), recipe.model.new_tokens, path.string());
   if (!text) return data_error(spec, text.error().cause, text.error().hint);
   Result<Tokenizer> tokenizer = Tokenizer::parse(*text, path.string());
   if (!tokenizer) return data_error(spec, tokenizer.error().cause, tokenizer.error().hint);

@@ -8,6 +8,7 @@
 #include "host/base/gguf.hpp"
 #include "host/base/json.hpp"
 #include "host/session/run.hpp"
+#include "host/tokens/new_tokens.hpp"
 
 namespace galley {
 namespace {
@@ -118,6 +119,9 @@ Result<std::unique_ptr<Study>> study_adapter(const fs::path& folder, const Folde
   options.sets = {
       {"model", base.string()}, {"length", length_text(base, given.length)}, {"adapter", folder.string()}, {"strategy", config.strategy}};
   options.single_row = true;
+  // What it was trained with: rows that the base does not have are what they were when the training began.
+  if (const fs::path own = folder / "tokenizer.json", of = base / "tokenizer.json"; is_there(own) && is_there(of))
+    options.edit = [tokens = TRY(tokens_beyond(own, of))](Recipe& recipe) { recipe.model.new_tokens = tokens; };
   return study_stored("adapter.lua", base, options);
 }
 
