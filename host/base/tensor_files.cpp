@@ -60,6 +60,29 @@ Error nothing_in(const std::filesystem::path& folder) {
                       pickled ? "pytorch_model.bin is; save the model as safetensors once" : "");
 }
 
+/// Of units (outer, a, b) the file has (outer, b, a): of some of the tensor's lines of b units it has each k-th unit side by side.
+Status read_exchanged(const File& file, const Entry& entry, uint64_t offset, std::span<std::byte> bytes, uint64_t outer, uint64_t a,
+                      uint64_t b) {
+  constexpr uint64_t kAtOnce = uint64_t{1} << 20;
+  const uint64_t unit = entry.bytes / (outer * a * b), end = offset + bytes.size();
+  std::vector<std::byte> units;
+  for (uint64_t line = offset / (b * unit), lines = 0; line * b * unit < end; line += lines) {
+    const uint64_t first = line % a;
+    lines = std::min({std::max<uint64_t>(1, kAtOnce / unit), a - first, (end - 1) / (b * unit) + 1 - line});
+    units.resize(lines * unit);
+    for (uint64_t k = 0; k < b; ++k) {
+      const uint64_t begin = (line * b + k) * unit;
+      if (lines == 1 && (begin >= end || begin + unit <= offset)) continue;
+      TRY_STATUS(file.read_at(units, entry.offset + ((line / a * b + k) * a + first) * unit));
+      for (uint64_t i = 0; i < lines; ++i) {
+        const uint64_t its = begin + i * b * unit, from = std::max(its, offset), to = std::min(its + unit, end);
+        if (from < to) std::memcpy(bytes.data() + (from - offset), units.data() + (i * unit + from - its), to - from);
+      }
+    }
+  }
+  return ok();
+}
+
 }  // namespace
 
 uint64_t size_of(Dtype dtype) { return kDtypes[static_cast<size_t>(dtype)].bytes; }
@@ -150,34 +173,36 @@ std::string Reader::place_of(const Entry& entry) const {
   return contents_.files[entry.file].path().string() + ": tensor '" + entry.name + "'";
 }
 
-Status Reader::read_bytes(const Entry& entry, uint64_t offset, std::span<std::byte> bytes, RowOrder order) const {
+Status Reader::read_bytes(const Entry& entry, uint64_t offset, std::span<std::byte> bytes, const FileForm& form) const {
   const File& file = contents_.files[entry.file];
   if (offset > entry.bytes || bytes.size() > entry.bytes - offset) {
     return run_error(file.path().string() + ": " + std::to_string(bytes.size()) + " bytes from byte " + std::to_string(offset) +
                      " on were asked of tensor '" + entry.name + "', which has " + std::to_string(entry.bytes));
   }
-  if (!order.heads || bytes.empty()) return file.read_at(bytes, entry.offset + offset);
-  const int64_t rows = entry.shape.empty() ? 0 : entry.shape[0];
-  if (rows < 2 * order.heads || rows % (2 * order.heads))
-    return run_error(place_of(entry) + " has " + std::to_string(rows) + " rows, which are no pairs of " + std::to_string(order.heads) +
-                     " heads");
-  const uint64_t row_bytes = entry.bytes / static_cast<uint64_t>(rows);
-  while (!bytes.empty()) {
-    const auto row = static_cast<int64_t>(offset / row_bytes);
-    const uint64_t within = offset % row_bytes, part = std::min<uint64_t>(bytes.size(), row_bytes - within);
-    const auto in_file = static_cast<uint64_t>(order.in_file(row, rows));
-    TRY_STATUS(file.read_at(bytes.first(part), entry.offset + in_file * row_bytes + within));
-    bytes = bytes.subspan(part);
-    offset += part;
+  if (form.plain() || bytes.empty()) return file.read_at(bytes, entry.offset + offset);
+  const int64_t rows = entry.shape.empty() ? 0 : entry.shape[0], parts = form.outer * form.a * form.b;
+  if (form.turned ? entry.shape.size() != 2 || in_blocks(entry.dtype) : parts < 1 || rows % parts || entry.shape.empty())
+    return run_error(place_of(entry) + " is " + describe(entry.dtype, entry.shape) + ", and its rows " +
+                     (form.turned ? "cannot be the model's columns" : "are not " + std::to_string(parts) + " equal parts"));
+  if (form.added != 0 && entry.dtype != Dtype::F32)
+    return run_error(place_of(entry) + " is in " + name_of(entry.dtype) + ", and can only be read in F32: its numbers are not the model's");
+  const auto u = [](int64_t x) { return static_cast<uint64_t>(x); };
+  TRY_STATUS(form.turned ? read_exchanged(file, entry, offset, bytes, 1, u(entry.shape[1]), u(rows))
+                         : read_exchanged(file, entry, offset, bytes, u(form.outer), u(form.a), u(form.b)));
+  for (size_t at = 0; form.added != 0 && at < bytes.size(); at += sizeof(float)) {
+    float number;
+    std::memcpy(&number, &bytes[at], sizeof number);
+    number = static_cast<float>(static_cast<double>(number) - form.added);
+    std::memcpy(&bytes[at], &number, sizeof number);
   }
   return ok();
 }
 
-Status Reader::read(const Entry& entry, std::span<std::byte> bytes, RowOrder order) const {
+Status Reader::read(const Entry& entry, std::span<std::byte> bytes, const FileForm& form) const {
   if (bytes.size() != entry.bytes) {
     return run_error(place_of(entry) + " has " + std::to_string(entry.bytes) + " bytes, the memory for it " + std::to_string(bytes.size()));
   }
-  return read_bytes(entry, 0, bytes, order);
+  return read_bytes(entry, 0, bytes, form);
 }
 
 }  // namespace galley::tensor_files

@@ -47,14 +47,14 @@ std::vector<int64_t> block_shape(const Entry& entry);
 /// Returns the first block in `bytes`, whole blocks of `dtype`, that has a scale of NaN or infinity; -1 if there is none.
 int64_t first_broken_block(Dtype dtype, std::span<const std::byte> bytes);
 
-/// The order in which a file has a tensor's rows. In GGUF's files of the architecture "llama", RoPE turns neighbours: row s · half + i of a
-/// head (s = 0, 1) is row 2 · i + s of the head in the file.
-struct RowOrder {
-  int64_t heads = 0;  ///< 0: the rows are in order
-  int64_t in_file(int64_t row, int64_t rows) const {
-    const int64_t head = rows / heads, half = head / 2, at = row % head;
-    return row - at + 2 * (at % half) + at / half;
-  }
+/// What a file has otherwise than the tensor that is read of it.
+struct FileForm {
+  int64_t outer = 1, a = 1, b = 1;  ///< the tensor's first dimension is (outer, a, b, rest), and the file's (outer, b, a, rest)
+  bool turned = false;              ///< a matrix that has the tensor's columns as its rows
+  double added = 0;                 ///< to each number, which has to be in F32
+  bool plain() const { return a * b == 1 && !turned && added == 0; }
+  /// The form of the tensor in a file of its own, beside a tensor as this file has it; but for what is added.
+  FileForm inverse() const { return {outer, b, a, turned, 0}; }
 };
 
 /// Returns the bytes of a tensor; an error if a dimension is negative, rows are no whole blocks, or the product does not fit 63 bits.
@@ -96,11 +96,10 @@ class Reader {
   /// Returns "FILE: tensor 'NAME'", for messages.
   std::string place_of(const Entry& entry) const;
 
-  /// Reads bytes.size() bytes of the tensor from its byte `offset` on, in the order of its own rows; to read beyond its end is an error.
-  /// Rows are along the first dimension.
-  Status read_bytes(const Entry& entry, uint64_t offset, std::span<std::byte> bytes, RowOrder order = {}) const;
+  /// Reads bytes.size() bytes of the tensor from its byte `offset` on, as the tensor has them; to read beyond its end is an error.
+  Status read_bytes(const Entry& entry, uint64_t offset, std::span<std::byte> bytes, const FileForm& form = {}) const;
   /// Reads the whole tensor; `bytes` has exactly its size.
-  Status read(const Entry& entry, std::span<std::byte> bytes, RowOrder order = {}) const;
+  Status read(const Entry& entry, std::span<std::byte> bytes, const FileForm& form = {}) const;
 
  private:
   explicit Reader(Contents contents) : contents_(std::move(contents)) {}

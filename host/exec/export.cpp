@@ -162,7 +162,7 @@ Result<std::optional<double>> Exporter::norm_since_file(const Operand& value, co
   const std::optional<double> none;
   const std::vector<Instruction>& load = program_->segment(SegmentKind::Load).code;
   const auto from = std::ranges::find_if(load, [&](const Instruction& i) { return i.read() && i.read()->entry == entry; });
-  if (from == load.end() || from->read()->row_order.heads != 0) return none;
+  if (from == load.end() || !from->read()->form.plain()) return none;
   const auto files = tensor_files::Reader::open(from->read()->file);
   const tensor_files::Entry* found = files ? files->find(entry) : nullptr;
   const uint32_t dtype = found ? dtype_of(found->dtype) : 0;

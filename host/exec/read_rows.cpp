@@ -33,8 +33,9 @@ Result<std::vector<std::byte>> mean_row(const tensor_files::Reader& reader, cons
 
 }  // namespace
 
-Shape shape_with_rows(const tensor_files::Entry& entry, const Read& from) {
+Shape shape_read(const tensor_files::Entry& entry, const Read& from) {
   Shape out = entry.shape;
+  if (from.form.turned) std::ranges::reverse(out);
   if (from.added_rows > 0) out.at(0) += from.added_rows;
   return out;
 }
@@ -42,7 +43,7 @@ Shape shape_with_rows(const tensor_files::Entry& entry, const Read& from) {
 Status read_rows(const tensor_files::Reader& reader, const tensor_files::Entry& entry, const Read& from, uint64_t offset,
                  std::span<std::byte> bytes) {
   const uint64_t there = offset < entry.bytes ? std::min<uint64_t>(bytes.size(), entry.bytes - offset) : 0;
-  if (there > 0) TRY_STATUS(reader.read_bytes(entry, offset, bytes.first(there), from.row_order));
+  if (there > 0) TRY_STATUS(reader.read_bytes(entry, offset, bytes.first(there), from.form));
   if (there == bytes.size()) return ok();
   const std::vector<std::byte> row = TRY(mean_row(reader, entry));
   uint64_t at = offset + there - entry.bytes;

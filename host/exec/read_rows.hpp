@@ -10,8 +10,8 @@
 
 namespace galley {
 
-/// Returns the shape of a tensor with the rows that are added to it.
-Shape shape_with_rows(const tensor_files::Entry& entry, const Read& from);
+/// Returns the shape of a tensor as it is read: of numbers, with the rows that are added to it.
+Shape shape_read(const tensor_files::Entry& entry, const Read& from);
 
 /// Reads bytes.size() bytes from the byte `offset` on, of the file's tensor and then of Read::added_rows rows: each is the mean of the
 /// file's rows, computed in F64 and rounded once to the file's dtype, of plain numbers.

@@ -34,7 +34,7 @@ Status check_entry(const Reader& reader, const Entry& entry, const Instruction& 
   const Operand& wanted = code.outputs[0];
   const std::string place = reader.place_of(entry) + " is " + tensor_files::describe(entry.dtype, entry.shape);
   const bool as_bytes = tensor_files::in_blocks(entry.dtype) && wanted.dtype == GALLEY_U8;
-  if ((as_bytes ? tensor_files::block_shape(entry) : shape_with_rows(entry, *code.read())) != wanted.shape)
+  if ((as_bytes ? tensor_files::block_shape(entry) : shape_read(entry, *code.read())) != wanted.shape)
     return recipe_error(place + ", the model has " + dtype_name(wanted.dtype) + " (" + tensor_files::numbers_text(wanted.shape) + ")",
                         "the file belongs to another configuration");
   // Blocks are bytes where a format's component is wanted, and no numbers.
@@ -72,7 +72,7 @@ Status check_same(const Reader& reader, const Entry& a, const Entry& b, const Re
     for (size_t i = 0; i < 2; ++i) {
       const int64_t width = galley_dtype_bytes(types[i]);
       bytes[i].resize(static_cast<size_t>(part * width));
-      TRY_STATUS(reader.read_bytes(*entries[i], static_cast<uint64_t>(done * width), bytes[i], code.row_order));
+      TRY_STATUS(reader.read_bytes(*entries[i], static_cast<uint64_t>(done * width), bytes[i], code.form));
     }
     if (types[0] == types[1] && bytes[0] == bytes[1] && (!blocks || a.dtype == b.dtype)) continue;
     std::string where;

@@ -21,6 +21,11 @@ void push_gguf(lua_State* L, const char* key) {
   lua_remove(L, -2);
 }
 
+tensor_files::FileForm gguf_form(const Value& said) {
+  const auto number = [&](const char* key, int64_t otherwise) { return said.field<int64_t>(key) ? *said.field<int64_t>(key) : otherwise; };
+  return {number("outer", 1), number("a", 1), number("b", 1), number("turned", 0) == 1, static_cast<double>(number("added", 0))};
+}
+
 namespace {
 
 /// The family that reads GGUF files of an architecture; an error lists all that are read.
@@ -75,14 +80,9 @@ Result<Table> gguf_config(Family& family, const gguf::Header& header, const std:
         auto* a = static_cast<Ask*>(lua_touserdata(L, 1));
         push_gguf(L, "config");
         push_value(L, Value(a->header.metadata));
-        lua_newtable(L);
-        for (const tensor_files::Entry& entry : a->header.entries) {
-          List shape;
-          for (const int64_t extent : entry.shape) shape.emplace_back(extent);
-          lua_pushlstring(L, entry.name.data(), entry.name.size());
-          push_value(L, Value(std::move(shape)));
-          lua_rawset(L, -3);
-        }
+        Table shapes;
+        for (const tensor_files::Entry& entry : a->header.entries) shapes[entry.name] = Value(List(entry.shape.begin(), entry.shape.end()));
+        push_value(L, Value(std::move(shapes)));
         push_value(L, Value(a->short_vectors));
         lua_call(L, 3, 1);
         a->config = to_value(L, -1);
@@ -124,23 +124,21 @@ Status name_in_gguf(Sandbox& lua, const ModelConfig& model, Draft& draft) {
         auto* a = static_cast<Ask*>(lua_touserdata(L, 1));
         push_gguf(L, "tensor");
         push_value(L, Value(a->model.config));
-        const auto name = [&](const std::string& of, int64_t* heads) {
+        const auto name = [&](const std::string& of, tensor_files::FileForm* form) {
           lua_pushvalue(L, 2);
           lua_pushlstring(L, of.data(), of.size());
           lua_pushvalue(L, 3);
           lua_call(L, 2, 2);
           std::string out = luaL_checkstring(L, -2);
-          *heads = luaL_checkinteger(L, -1);
+          *form = gguf_form(to_value(L, -1));
           lua_pop(L, 2);
           return out;
         };
         for (galley_tensor t = 1; t <= a->draft.graph.tensor_count(); ++t) {
           GraphTensor& x = a->draft.graph.tensor(t);
           if (x.source.path.empty()) continue;
-          int64_t heads = 0;
-          x.source.name = name(x.source.name, &heads);
-          if (heads > 0) x.source.order.heads = heads;
-          for (std::string& alias : x.source.aliases) alias = name(alias, &heads);
+          x.source.name = name(x.source.name, &x.source.form);
+          for (std::string& alias : x.source.aliases) alias = name(alias, &x.source.form);
           std::erase(x.source.aliases, x.source.name);
           x.source.hint.clear();
         }

@@ -41,7 +41,7 @@ struct SourceFile {
   std::string name;                  ///< in the file
   std::vector<std::string> aliases;  ///< other names that it may have there
   std::string hint;                  ///< what a user can do if the file has none of the names, or has several and they differ
-  tensor_files::RowOrder order;      ///< the order of the rows in the file
+  tensor_files::FileForm form;       ///< what the file has otherwise
   int64_t added_rows = 0;            ///< after those of the file; each is their mean
 };
 

@@ -172,7 +172,7 @@ struct Read {
   std::string entry;                 ///< the name in that file
   std::vector<std::string> aliases;  ///< other names of the same tensor in that file
   std::string hint;                  ///< what a user can do if the file has none of the names, or has several and they differ
-  tensor_files::RowOrder row_order;  ///< the order of the tensor's rows in the file
+  tensor_files::FileForm form;       ///< what the file has otherwise
   int64_t added_rows = 0;            ///< after those of the file; each is their mean
 };
 

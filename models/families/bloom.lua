@@ -53,4 +53,4 @@ end
 -- What only says how others compute the same.
 return { model_types = { "bloom" }, tasks = lib.decoder_tasks "Bloom", harmless = { "slow_but_exact", "masked_softmax_fusion",
   "bias_dropout_fusion", "attention_softmax_in_fp32", "unk_token_id", "offset_alibi", "skip_bias_add", "skip_bias_add_qkv", "seq_length",
-  "n_inner" }, build = build }
+  "n_inner" }, gguf = require("gguf.gpt").bloom, build = build }

@@ -111,5 +111,6 @@ return {
   tasks = tasks,
   harmless = { "hidden_act", "hidden_activation", "cache_implementation", "sliding_window_size", "_sliding_window_pattern",
     "attn_logit_softcapping" },
+  gguf = require "gguf.gemma",
   build = build,
 }

@@ -78,5 +78,6 @@ return {
   -- The heads of other models, and what only rounds differently.
   harmless = { "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj", "n_ctx",
     "reorder_and_upcast_attn", "n_special", "predict_special_tokens" },
+  gguf = require("gguf.gpt").gpt2,
   build = build,
 }

@@ -46,4 +46,5 @@ end
 
 return { model_types = { "gpt_neox" }, tasks = lib.decoder_tasks "GPTNeoX",
   -- The two dropouts are of GPT-NeoX-20B's config.json; transformers does not read them.
-  harmless = { "rope_theta", "partial_rotary_factor", "attention_probs_dropout_prob", "hidden_dropout_prob" }, build = build }
+  harmless = { "rope_theta", "partial_rotary_factor", "attention_probs_dropout_prob", "hidden_dropout_prob" },
+  gguf = require("gguf.gpt").gpt_neox, build = build }

@@ -107,6 +107,6 @@ return {
   model_types = { "llama", "mistral", "qwen2", "qwen3" },
   tasks = lib.decoder_tasks { llama = "Llama", mistral = "Mistral", qwen2 = "Qwen2", qwen3 = "Qwen3" },
   harmless = {},
-  gguf = require "llama_gguf" { "llama", "qwen2", "qwen3" },
+  gguf = require "gguf.llama" { "llama", "qwen2", "qwen3" },
   build = build,
 }

@@ -49,4 +49,4 @@ end
 
 -- transformers reads embd_pdrop and drops nothing by it. The others are of the code that some files come with.
 return { model_types = { "phi3" }, tasks = lib.decoder_tasks "Phi3", harmless = { "embd_pdrop", "full_attn_mod", "interpolate_factor" },
-  gguf = require "llama_gguf" { "phi3" }, build = build }
+  gguf = require "gguf.llama" { "phi3" }, build = build }

@@ -117,12 +117,61 @@ TEST_F(Gguf, RowsInTheOrderOfNeighbours) {
   put(file(begin(1, 0) + line("q", {2, 8}, 0, 0), 0) + data);
   const Reader reader = Reader::open(folder_.path()).value();  // the only one in its folder
   std::vector<float> got(16), part(3);
-  ASSERT_TRUE(reader.read(reader.entries()[0], std::as_writable_bytes(std::span(got)), {2}).ok());
+  ASSERT_TRUE(reader.read(reader.entries()[0], std::as_writable_bytes(std::span(got)), {2, 2, 2}).ok());
   // Of two heads of four rows: file row 2 i + s is row 2 s + i.
   EXPECT_EQ(got, (std::vector<float>{0, 100, 2, 102, 1, 101, 3, 103, 4, 104, 6, 106, 5, 105, 7, 107}));
-  ASSERT_TRUE(reader.read_bytes(reader.entries()[0], 3 * sizeof(float), std::as_writable_bytes(std::span(part)), {2}).ok());
+  ASSERT_TRUE(reader.read_bytes(reader.entries()[0], 3 * sizeof(float), std::as_writable_bytes(std::span(part)), {2, 2, 2}).ok());
   EXPECT_EQ(part, (std::vector<float>{102, 1, 101}));
-  EXPECT_FALSE(reader.read(reader.entries()[0], std::as_writable_bytes(std::span(got)), {3}).ok());
+  EXPECT_FALSE(reader.read(reader.entries()[0], std::as_writable_bytes(std::span(got)), {3, 2, 2}).ok());
+}
+
+TEST_F(Gguf, AnyRangeOfATensorThatTheFileHasOtherwise) {
+  std::string data;
+  for (float i = 0; i < 48; ++i) data += raw(i);
+  put(file(begin(1, 0) + line("q", {4, 12}, 0, 0), 0) + data);  // (12, 4)
+  const Reader reader = Reader::open(folder_.path()).value();
+  const Entry& entry = reader.entries()[0];
+  const auto read = [&](size_t offset, size_t count, const tensor_files::FileForm& form) {
+    std::vector<float> out(count);
+    EXPECT_TRUE(reader.read_bytes(entry, offset * sizeof(float), std::as_writable_bytes(std::span(out)), form).ok());
+    return out;
+  };
+  // Rows (2 heads, 3 kinds, 2) that the file has as (3, 2, 2); each third number's place of a matrix (4, 12); all of them less one.
+  const tensor_files::FileForm by_kind = {1, 2, 3}, turned = {.turned = true}, added = {.added = 1};
+  std::vector<float> wanted[3];
+  for (int head = 0; head < 2; ++head)
+    for (int kind = 0; kind < 3; ++kind)
+      for (int i = 0; i < 8; ++i) wanted[0].push_back(static_cast<float>((kind * 2 + head) * 8 + i));
+  for (int row = 0; row < 4; ++row)
+    for (int column = 0; column < 12; ++column) wanted[1].push_back(static_cast<float>(4 * column + row));
+  for (int i = 0; i < 48; ++i) wanted[2].push_back(static_cast<float>(i - 1));
+  const tensor_files::FileForm forms[] = {by_kind, turned, added};
+  for (size_t k = 0; k < 3; ++k)
+    for (size_t from = 0; from < 48; ++from)
+      for (size_t count = 1; from + count <= 48; ++count)
+        ASSERT_EQ(read(from, count, forms[k]), (std::vector<float>(wanted[k].begin() + static_cast<ptrdiff_t>(from),
+                                                                   wanted[k].begin() + static_cast<ptrdiff_t>(from + count))))
+            << k << ": " << count << " from " << from;
+  // What was put in order and is read through the inverse is what the file had.
+  std::string again;
+  for (const float x : wanted[0]) again += raw(x);
+  put(file(begin(1, 0) + line("q", {4, 12}, 0, 0), 0) + again);
+  const Reader other = Reader::open(folder_.path()).value();
+  std::vector<float> back(48);
+  ASSERT_TRUE(other.read(other.entries()[0], std::as_writable_bytes(std::span(back)), by_kind.inverse()).ok());
+  for (int i = 0; i < 48; ++i) EXPECT_EQ(back[static_cast<size_t>(i)], static_cast<float>(i));
+}
+
+TEST_F(Gguf, SaysWhichTensorCannotBeReadOtherwise) {
+  put(file(begin(2, 0) + line("q", {32, 2}, 8, 0) + line("v", {4}, 1, 96), 0) + std::string(104, '\0'));
+  const Reader reader = Reader::open(folder_.path()).value();
+  std::vector<std::byte> blocks(68), half(8);
+  EXPECT_EQ(reader.read(*reader.find("q"), blocks, {.turned = true}).error().cause,
+            reader.place_of(*reader.find("q")) + " is Q8_0 (2, 32), and its rows cannot be the model's columns");
+  EXPECT_EQ(reader.read(*reader.find("q"), blocks, {1, 3, 1}).error().cause,
+            reader.place_of(*reader.find("q")) + " is Q8_0 (2, 32), and its rows are not 3 equal parts");
+  EXPECT_EQ(reader.read(*reader.find("v"), half, {.added = 1}).error().cause,
+            reader.place_of(*reader.find("v")) + " is in F16, and can only be read in F32: its numbers are not the model's");
 }
 
 TEST_F(Gguf, SaysWhatIsWrongWithABeginning) {

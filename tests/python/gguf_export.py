@@ -11,7 +11,7 @@ import shutil
 
 from galley_test import (batch_of, case, cases, check, error, every, finish, fixtures, fresh_folder, from_config, from_folder, galley, load, program, recipe, run, save,
                          together, use)
-from gguf_kit import divisors, name_of, numbers_in, read, rows, turned
+from gguf_kit import divisors, f32, name_of, numbers_in, read, rows, turned
 from steps_kit import trained
 
 fresh_folder()
@@ -91,15 +91,23 @@ def written(name):
     check(('a context of 9 tokens' in warned) == (name == 'mistral-window'), warned)
 
 
-@cases({'linear': dict(rope_type='linear', rope_theta=10000.0, factor=2.5)})
+YARN = dict(rope_type='yarn', rope_theta=10000.0, factor=4.0, original_max_position_embeddings=8)
+ROPES = {'linear': (dict(rope_type='linear', rope_theta=10000.0, factor=2.5), {'type': ('STR', 'linear'), 'factor': ('F32', 2.5)}),
+         'yarn': (YARN, {'type': ('STR', 'yarn'), 'factor': ('F32', 4.0), 'original_context_length': ('U32', 8)}),
+         'yarn-attention': (dict(YARN, attention_factor=0.1 * math.log(4) + 1), {'attn_factor': ('F32', 1.0)}),
+         'yarn-mscale': (dict(YARN, mscale=1.0, mscale_all_dim=1.0), {'attn_factor': ('F32', f32(1 / (0.1 * math.log(4) + 1)))})}
+
+
+@cases(ROPES)
 def rope(name, of):
+    of, wants = of
     config = dict(json.loads((models / 'llama-gqa-tied' / 'config.json').read_text()), rope_parameters=of)
     shutil.copytree(models / 'llama-gqa-tied', name)
     pathlib.Path(name, 'config.json').write_text(json.dumps(config))
     said, _ = exported(name, f'{name}.gguf')
     keys, _ = read(f'{name}.gguf')
-    check(keys['llama.rope.scaling.type'] == ('STR', 'linear') and keys['llama.rope.scaling.factor'] == ('F32', 2.5), f'{keys}')
-    check(said['read_again']['apart'] == 0, f'{said}')
+    check(every(keys[f'llama.rope.scaling.{key}'] == x for key, x in wants.items()), f'{keys}')
+    check(('llama.rope.scaling.attn_factor' in keys) == ('attn_factor' in wants) and said['read_again']['apart'] < 1e-6, f'{said}, {keys}')
 
 
 @case
@@ -119,7 +127,6 @@ def phi3():
         for ours, theirs in (('blk.0.attn_qkv', 'self_attn.qkv_proj'), ('blk.0.ffn_up', 'mlp.gate_up_proj'), ('blk.0.ffn_down', 'mlp.down_proj')):
             check(numbers_in(tensors[f'{ours}.weight']) == list(plain[f'model.layers.0.{theirs}.weight'][2]), f'{ours}: other numbers')
         check(('a context of 20 tokens' in warned) == bool(window), warned)
-    refuses(models / 'phi3-longrope', 'longrope.gguf', "'partial_rotary_factor' = 0.5 is not written (1)")
 
 
 @case
@@ -441,15 +448,16 @@ def like(name, base='llama-gqa-tied', **entries):
     return name
 
 
-@cases({'family': ('gpt2-packed', ("models of type 'gpt2' are not written as GGUF files", "these are: 'llama', 'mistral', 'qwen2', 'qwen3', 'phi3'")),
+@cases({'family': ('gpt-neo-local', ("models of type 'gpt_neo' are not written as GGUF files",  "these are: 'bloom', 'gemma'")),
         'task': ('llama-rows', ("a model whose task is 'sequence-classification' is not written as a GGUF file",)),
-        'yarn': ('yarn-llama', ("RoPE of type 'yarn' is not written (default, linear, llama3)",))})
+        'dynamic': ('dynamic-llama', ("RoPE of type 'dynamic' is not written (default, linear, yarn, llama3, longrope)",))})
 def refused_models(name, of):
     folder, words = of
     refuses(models / folder, f'{name}.gguf', *words)
 
 
-@cases({'activation': (dict(hidden_act='gelu'), "computes 'silu' in such models, and 'hidden_act' is 'gelu'"),
+@cases({'activation': (dict(hidden_act='gelu'), "llama.cpp computes 'hidden_act' = silu in models of type 'llama', and here it is gelu"),
+        'yarn': (dict(rope_parameters=dict(YARN, beta_fast=16.0)), "RoPE of type 'yarn' with 'beta_fast' = 16.0, 'beta_slow' = 1"),
         'frequencies': (dict(rope_parameters=dict(rope_type='llama3', rope_theta=10000.0, factor=8.0, low_freq_factor=2.0, high_freq_factor=4.0,
                                                   original_max_position_embeddings=16)),
                         "RoPE of type 'llama3' with 'low_freq_factor' = 2.0 and 'high_freq_factor' = 4.0 is not written (1, 4)")})
@@ -591,15 +599,15 @@ def another_model():
     shutil.copy(program, place / 'galley')
     shutil.copytree(lib / 'models', place / 'models', symlinks=False)
     (place / 'plugins').symlink_to(lib / 'plugins')
-    file = place / 'models' / 'lib' / 'llama_gguf.lua'
-    text = file.read_text()
-    check(text.count('then value = theta') == 1, 'the family has changed')
+    file = place / 'models' / 'lib' / 'gguf.lua'
+    text, said_of = file.read_text(), 'key.number and value + 0.0 or value'
+    check(text.count(said_of) == 1, 'the family has changed')
     file.chmod(0o644)
-    file.write_text(text.replace('then value = theta', 'then value = theta * 1.5'))
+    file.write_text(text.replace(said_of, 'key.name == "rope_theta" and value * 1.5 or ' + said_of))
     said = galley('export', models / 'llama-gqa-tied', '--format', 'gguf', '--out', 'other.gguf', executable=place / 'galley')
     check(said.returncode == 1 and 'the file that was written computes something else' in said.stderr, said)
     check(not list(pathlib.Path('.').glob('other.gguf*')), 'it was kept')
-    file.write_text(text.replace('put(key[1], value)', 'put(key[1], key[1] == "block_count" and value + 1 or value)'))
+    file.write_text(text.replace(said_of, 'key[1] == "block_count" and value + 1 or ' + said_of))
     said = galley('export', models / 'llama-gqa-tied', '--format', 'gguf', '--out', 'other.gguf', executable=place / 'galley')
     check(said.returncode == 1 and 'the file that was written is not read again' in said.stderr and not list(pathlib.Path('.').glob('other.gguf*')), said)
 

@@ -29,7 +29,7 @@ Instruction read_file(const Compilation& c, const SegmentCode& code, const Graph
   std::vector<std::string> names;
   for (const std::string& name : source_names(t)) names.push_back(name_in_file(component, name));
   Instruction i;
-  i.what = Read{t.source.path, names.front(), {names.begin() + 1, names.end()}, t.source.hint, t.source.order, t.source.added_rows};
+  i.what = Read{t.source.path, names.front(), {names.begin() + 1, names.end()}, t.source.hint, t.source.form, t.source.added_rows};
   i.name = "read " + t.name + component.suffix;
   i.outputs = {with_access(to, GALLEY_WRITE), with_access(code.all_of(c.program.staging), GALLEY_WRITE)};
   return i;

@@ -13,7 +13,7 @@ Result<Conversion> plan_adapter(const tensor_files::Reader& from, const Value& a
   Conversion out;
   for (const tensor_files::Entry& entry : from.entries()) {
     const GgufNaming::Named& named = adapter.tensors.at(entry.name);
-    out.tensors.push_back({{named.name, type ? type->dtype : entry.dtype, entry.shape}, entry.name, named.order});
+    out.tensors.push_back({{named.name, type ? type->dtype : entry.dtype, entry.shape}, entry.name, named.form});
   }
   return out;
 }
@@ -26,7 +26,7 @@ Status check_adapter_file(const tensor_files::Reader& from, const Conversion& co
     std::vector<std::byte> numbers(ours->bytes), rounded(there ? theirs->bytes : 0), read(rounded.size());
     if (there) {
       TRY_STATUS(from.read(*ours, numbers));
-      TRY_STATUS(written.read(*theirs, read, tensor.order));
+      TRY_STATUS(written.read(*theirs, read, tensor.form));
       const auto count = static_cast<int64_t>(ours->bytes / tensor_files::size_of(ours->dtype));
       convert(rounded.data(), dtype_of(theirs->dtype), numbers.data(), dtype_of(ours->dtype), count);
     }

@@ -15,7 +15,6 @@ namespace galley {
 namespace {
 
 using tensor_files::Dtype;
-using tensor_files::RowOrder;
 
 constexpr GgufType kTypes[] = {{"f32", Dtype::F32, Dtype::F32, 0},     {"f16", Dtype::F16, Dtype::F16, 1},
                                {"bf16", Dtype::BF16, Dtype::BF16, 32}, {"q8_0", Dtype::Q8_0, Dtype::Q8_0, 7},
@@ -41,12 +40,10 @@ class RowConverter {
  public:
   RowConverter(const tensor_files::Reader& from, const ConvertedTensor& tensor)
       : from_(from), tensor_(tensor), entry_(from.find(tensor.from)) {
-    width_ = entry_->shape.empty() ? 1 : entry_->shape.back();
+    width_ = tensor.to.shape.empty() ? 1 : tensor.to.shape.back();
     rows_ = 1;
-    for (size_t k = 0; k + 1 < entry_->shape.size(); ++k) rows_ *= entry_->shape[k];
-    if (entry_->shape.size() == 1 && tensor.order.heads > 0) std::swap(rows_, width_);  // a bias: one number a row
+    for (size_t k = 0; k + 1 < tensor.to.shape.size(); ++k) rows_ *= tensor.to.shape[k];
     step_ = std::max<int64_t>(1, kChunkNumbers / width_);
-    if (tensor.order.heads > 0) step_ = std::max<int64_t>(1, step_ / head()) * head();
     // Blocks are of a row's numbers; of a vector, as many as one likes.
     row_bytes_ = static_cast<uint64_t>(width_) / tensor_files::numbers_of(tensor.to.dtype) * tensor_files::size_of(tensor.to.dtype);
   }
@@ -58,30 +55,19 @@ class RowConverter {
   Result<std::span<const std::byte>> rows_at(int64_t at, int64_t n, Pool& pool) {
     const uint64_t source_row = static_cast<uint64_t>(width_) * tensor_files::size_of(entry_->dtype);
     bytes_.resize(static_cast<size_t>(n) * source_row);
-    TRY_STATUS(from_.read_bytes(*entry_, static_cast<uint64_t>(at) * source_row, bytes_));
+    TRY_STATUS(from_.read_bytes(*entry_, static_cast<uint64_t>(at) * source_row, bytes_, tensor_.form.inverse()));
     numbers_.resize(static_cast<size_t>(n * width_));
     convert(numbers_.data(), GALLEY_F32, bytes_.data(), dtype_of(entry_->dtype), n * width_);
-    if (const int64_t bad = first_not_finite(numbers_.data(), GALLEY_F32, n * width_); bad >= 0)
-      return run_error(from_.place_of(*entry_) + ": number " + std::to_string(at * width_ + bad) + " is not finite");
-    if (tensor_.order.heads > 0) put_in_order(n);
+    if (first_not_finite(numbers_.data(), GALLEY_F32, n * width_) >= 0)
+      return run_error(from_.place_of(*entry_) + " has a number that is not finite");
+    if (tensor_.form.added != 0)
+      for (float& x : numbers_) x = static_cast<float>(static_cast<double>(x) + tensor_.form.added);
     out_.resize(static_cast<size_t>(n) * row_bytes_);
     TRY_STATUS(round_rows(n, pool));
     return std::span<const std::byte>(out_);
   }
 
  private:
-  int64_t head() const { return rows_ / tensor_.order.heads; }
-
-  /// The rows are those of whole heads.
-  void put_in_order(int64_t n) {
-    ordered_.resize(numbers_.size());
-    for (int64_t row = 0; row < n; ++row) {
-      const int64_t first = row - row % head(), to = first + RowOrder{1}.in_file(row - first, head());
-      std::memcpy(ordered_.data() + to * width_, numbers_.data() + row * width_, static_cast<size_t>(width_) * sizeof(float));
-    }
-    numbers_.swap(ordered_);
-  }
-
   Status round_rows(int64_t n, Pool& pool) {
     const Dtype dtype = tensor_.to.dtype;
     if (!tensor_files::in_blocks(dtype)) {
@@ -120,7 +106,7 @@ class RowConverter {
   int64_t rows_ = 1, width_ = 1, step_ = 1;
   uint64_t row_bytes_ = 0;
   std::vector<std::byte> bytes_, out_;
-  std::vector<float> numbers_, ordered_;
+  std::vector<float> numbers_;
 };
 
 }  // namespace
@@ -145,7 +131,8 @@ Result<Conversion> plan_conversion(const tensor_files::Reader& from, GgufNaming&
     const GgufNaming::Named named = TRY(naming.tensor(entry.name));
     tensor.to = {named.name, entry.dtype, entry.shape};
     tensor.from = entry.name;
-    tensor.order = named.order;
+    tensor.form = named.form;
+    if (named.form.turned) std::ranges::reverse(tensor.to.shape);
     names.insert(named.name);
     out.tensors.push_back(std::move(tensor));
   }
@@ -159,6 +146,7 @@ Result<Conversion> plan_conversion(const tensor_files::Reader& from, GgufNaming&
     const bool head = name == "output.weight" || (name == "token_embd.weight" && !names.contains("output.weight"));
     const Dtype wanted = head ? type->head : type->dtype;
     tensor.to.dtype = fitting(wanted, tensor.to.shape.back());
+    out.turns_blocks |= tensor.form.turned && tensor_files::in_blocks(tensor.to.dtype);
     if (tensor.to.dtype != wanted) ++instead[tensor_files::name_of(wanted) + std::string(" in ") + tensor_files::name_of(tensor.to.dtype)];
   }
   for (const auto& [what, count] : instead)

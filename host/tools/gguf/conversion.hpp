@@ -28,11 +28,12 @@ std::string gguf_type_names();
 struct ConvertedTensor {
   GgufTensor to;
   std::string from;  ///< the parameter; "": a vector of GgufModel::vectors
-  tensor_files::RowOrder order;
+  tensor_files::FileForm form;
 };
 
 struct Conversion {
   std::vector<ConvertedTensor> tensors;
+  bool turns_blocks = false;       ///< some have the model's columns as rows of blocks, which Galley does not read
   std::vector<std::string> notes;  ///< which types differ from the one asked for
 };
 

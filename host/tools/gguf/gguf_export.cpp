@@ -121,6 +121,11 @@ Status GgufExport::add_model_keys(const Study& study, const Value& described) {
 Status GgufExport::write_model(File& file, const std::function<Status(uint64_t done, uint64_t total)>& progress) {
   const tensor_files::Reader from = TRY(tensor_files::Reader::open(aside_.path() / "model"));
   const Conversion conversion = TRY(plan_conversion(from, naming_, gguf_type(request_.type)));
+  if (conversion.turns_blocks && request_.reads_again)
+    return recipe_error(
+        "galley export --format gguf: such files have matrices of this model the other way round, and Galley does not read "
+        "them in blocks: the file cannot be compared with the model",
+        "--unchecked writes it without comparing; --dtype f16 and bf16 are compared");
   notes_.insert(notes_.end(), conversion.notes.begin(), conversion.notes.end());
   return convert_tensors(from, naming_.model(), conversion, keys_, file, progress);
 }

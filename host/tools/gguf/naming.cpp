@@ -87,7 +87,7 @@ Result<GgufNaming::Named> GgufNaming::tensor(const std::string& parameter) {
         push_value(L, a->config);
         lua_call(L, 2, 2);
         a->named.name = luaL_checkstring(L, -2);
-        a->named.order.heads = luaL_checkinteger(L, -1);
+        a->named.form = gguf_form(to_value(L, -1));
         return 0;
       },
       &ask));
@@ -117,8 +117,7 @@ Result<GgufNaming::Adapter> GgufNaming::adapter(const Value& about, const Table&
   out.keys = keys_in(ask.answer);
   if (const auto* tensors = ask.answer.field<Table>("tensors"))
     for (const auto& [name, pair] : *tensors)
-      if (const auto* named = pair.as<List>(); named && named->size() == 2 && (*named)[0].as<std::string>() && (*named)[1].as<int64_t>())
-        out.tensors[name] = {*(*named)[0].as<std::string>(), {*(*named)[1].as<int64_t>()}};
+      out.tensors[name] = {pair.text_field("name"), gguf_form(pair.field<Table>("form") ? Value(*pair.field<Table>("form")) : Value())};
   return out;
 }
 

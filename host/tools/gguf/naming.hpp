@@ -29,10 +29,10 @@ class GgufNaming {
                                    const std::string& what);
 
   const GgufModel& model() const { return model_; }
-  /// A parameter's name in the file, and how its rows are ordered there.
+  /// A parameter's name in the file, and what the file has otherwise.
   struct Named {
     std::string name;
-    tensor_files::RowOrder order;
+    tensor_files::FileForm form;
   };
   Result<Named> tensor(const std::string& parameter);
   /// What a file says of an adapter of the model, and its tensors by their names in the adapter's folder. `about` is adapter_config.json,

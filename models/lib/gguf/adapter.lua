@@ -11,23 +11,25 @@ local function says_nothing(value)
 end
 
 -- `about`: adapter_config.json. `shapes`: those of the adapter's tensors by name. `tensor`, `config`: as a family has them. Returns the
--- keys of the file, and by tensor what it is called there and in how many heads its rows are ordered by pairs.
+-- keys of the file, and by tensor { name = there, form = what the file has otherwise }.
 return function(about, shapes, tensor, config)
   if about.peft_type ~= "LORA" then refuse("'peft_type': \"%s\"", about.peft_type) end
-  for _, key in ipairs { "use_dora", "alpha_pattern", "bias", "lora_bias", "modules_to_save", "fan_in_fan_out",
-    "trainable_token_indices" } do
+  for _, key in ipairs { "use_dora", "alpha_pattern", "bias", "lora_bias", "modules_to_save", "trainable_token_indices" } do
     if not says_nothing(about[key]) then refuse("'%s': %s", key, type(about[key]) == "table" and "{…}" or about[key]) end
   end
   local out, least, most = { keys = {}, tensors = {} }, math.huge, 0
   for name, shape in pairs(shapes) do
     local module, kind = name:match("^base_model%.model%.(.*)%.lora_([AB])%.weight$")
     if not module or #shape ~= 2 then refuse("a tensor '%s'", name) end
-    local called, heads = tensor(module .. ".weight", config)
+    local called, form = tensor(module .. ".weight", config)
+    -- Of a weight that the file has the other way round, PEFT's matrices are those of the file's.
+    local turned = form and form.turned == 1
+    if about.fan_in_fan_out and not turned then refuse("'fan_in_fan_out': true") end
     -- A head that is the embedding is no tensor of its own in the model's file.
     if called == "output.weight" and config.tie_word_embeddings then refuse("matrices of a head that is the embedding") end
     local rank = kind == "A" and shape[1] or shape[2]
     least, most = math.min(least, rank), math.max(most, rank)
-    out.tensors[name] = { called .. ".lora_" .. kind:lower(), kind == "B" and heads or 0 }
+    out.tensors[name] = { name = called .. ".lora_" .. kind:lower(), form = kind == "B" and not turned and form or nil }
   end
   local alpha = about.lora_alpha + 0.0
   if about.use_rslora and most > 0 then
