@@ -139,7 +139,8 @@ std::string OptionSpec::expects() const {
     case OptionType::Boolean: return "true or false";
     case OptionType::String: return "a string";
     case OptionType::Strings: return "a string or a list of strings";
-    case OptionType::Numbers: return "a list of " + many + "numbers" + within;
+    case OptionType::Numbers:
+      return matches == "tokens" ? "a list of " + many + "tokens, by their ids or their texts" : "a list of " + many + "numbers" + within;
     case OptionType::Path: return "a path";
     case OptionType::Choice: return list_text(choices);
     case OptionType::Bytes: return "an amount of memory like \"24GiB\", or a number of bytes";

@@ -53,7 +53,7 @@ struct OptionSpec {
   std::string wanted = {};                ///< what `expects` returns, if the type does not say it all
   std::vector<OptionSpec> fields = {};    ///< Tables: the options of each table
   /// Strings: each is a pattern of names, and one that matches nothing is refused: of "parameters", "trained" parameters, "states" or
-  /// "nodes". "": they are no patterns of these.
+  /// "nodes". Numbers: "tokens", each by its id or its text, which becomes the id before accept() sees it. "": none of these.
   std::string matches = {};
 
   /// Returns the value in the form that plugins read (integers and bytes as int64_t, numbers as double, lists as List, a schedule as it is;

@@ -13,6 +13,7 @@
 #include "galley/abi.h"
 #include "host/base/file.hpp"
 #include "host/base/json.hpp"
+#include "host/base/listed.hpp"
 #include "host/base/nearest.hpp"
 #include "host/base/toml.hpp"
 
@@ -371,15 +372,17 @@ OptionSpec Reader::read_option(const toml::table& table, const char* header, con
   meant_for("field", tables && !field);
   meant_for("choices", out.type == OptionType::Choice || out.type == OptionType::Number);
   meant_for("length", list || out.type == OptionType::Strings);
-  meant_for("matches", out.type == OptionType::Strings);
+  meant_for("matches", list || out.type == OptionType::Strings);
 
   read_range(table, &out);
   out.choices = strings(table, "choices");
   out.aliases = strings(table, "aliases");
   out.matches = string(table, "matches", where);
-  static const std::vector<std::string> subjects = {"parameters", "trained", "states", "nodes"};
+  static const std::vector<std::string> of_names = {"parameters", "trained", "states", "nodes"}, of_numbers = {"tokens"};
+  const std::vector<std::string>& subjects = list ? of_numbers : of_names;
   if (!out.matches.empty() && std::find(subjects.begin(), subjects.end(), out.matches) == subjects.end())
-    fail(*table.get("matches"), "'matches' of " + where + " is '" + out.matches + "'; there are parameters, trained, states and nodes");
+    fail(*table.get("matches"),
+         "'matches' of " + where + " is '" + out.matches + "'; of " + type + " there are " + listed(subjects, subjects.size()));
   out.length = exact<int64_t>(table, "length", "a whole number").value_or(0);
   out.schedule = exact<bool>(table, "schedule", "true or false").value_or(false);
   out.required = exact<bool>(table, "required", "true or false").value_or(false);

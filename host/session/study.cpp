@@ -173,10 +173,34 @@ Status read_inputs(Study& s, const StudyOptions& options) {
 /// Positions of a prompt that are taken at once: enough for products to run at full speed.
 constexpr int64_t kPromptPositions = 64;
 
+/// Tokens that a strategy's option names by their texts become ids.
+Status number_tokens(Study& s) {
+  std::optional<TextCodec> codec;
+  for (Use& use : s.recipe.uses)
+    for (const OptionSpec& option : TRY(s.plugins->strategy(use.name, use.place)).spec->options) {
+      const auto given = use.options.find(option.name);
+      if (option.matches != "tokens" || given == use.options.end()) continue;
+      if (given->second.as<std::string>()) given->second = Value(List{given->second});
+      auto* list = std::get_if<List>(&given->second);
+      for (size_t i = 0; list && i < list->size(); ++i) {
+        const auto* text = (*list)[i].as<std::string>();
+        if (!text) continue;
+        if (!codec) codec.emplace(TRY(TextCodec::open(text_spec(s.recipe), s.recipe)));
+        const TokenId id = codec->find(*text);
+        if (id < 0)
+          return recipe_error(use.place_of(option.name).text() + ": '" + option.name + "': the tokenizer has no token '" + *text + "'",
+                              "add it: model { …, add_special_tokens = { … } }");
+        (*list)[i] = Value(int64_t{id});
+      }
+    }
+  return ok();
+}
+
 /// Loads the strategies of the recipe.
 Status load_strategies(Study& s) {
   // First of all, so that no strategy's plugin can put an op of its own in the place of a standard one.
   TRY(bind_roles(*s.plugins));
+  TRY_STATUS(number_tokens(s));
   for (const Use& use : s.recipe.uses) s.loaded.push_back(TRY(LoadedStrategy::create(*s.plugins, use)));
   return check_needs(*s.plugins, s.loaded);
 }
