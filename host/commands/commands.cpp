@@ -342,6 +342,7 @@ std::vector<CommandSpec> all_commands() {
          "conversation leave out the oldest turns after the system message"},
         {"--plan", "", "print the memory that this needs, and sample nothing"},
         {"--no-cache", "", "keep no keys and values of earlier tokens: make each token from the whole text, which takes longer"},
+        {"--cache", "int8", "keep them in 8 bit: in a quarter of the memory that they have in F32, and in half of that in 16 bit"},
         {"--base", "DIR", "with an adapter's folder: its base model, if it is not where adapter_config.json says"},
         memory_flag,
         confine_flag,

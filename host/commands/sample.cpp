@@ -202,6 +202,9 @@ Status command_sample(const CommandLine& a) {
       if (stop.empty()) return recipe_error("galley sample: --stop is empty", "give the text to stop before, or omit --stop");
   if (const std::string how = a.get("--overlong", "refuse"); how != "refuse" && how != "cut")
     return recipe_error("galley sample: --overlong '" + how + "'", "known: refuse, cut");
+  if (const std::string how = a.get("--cache", "int8"); how != "int8")
+    return recipe_error("galley sample: --cache '" + how + "'", "known: int8");
+  if (a.has("--cache") && a.has("--no-cache")) return recipe_error("galley sample: --cache and --no-cache exclude each other");
   const FolderKind kind = TRY(kind_of_folder(directory));
   if (kind == FolderKind::Run && a.has("--length"))
     return recipe_error("galley sample: --length applies to a model's folder only; a run uses its recipe's length");
@@ -209,11 +212,14 @@ Status command_sample(const CommandLine& a) {
   StudyOptions options = TRY(study_options(a));
   options.purpose = Purpose::Sample;
   options.caches = !a.has("--no-cache");
+  options.int8_cache = a.has("--cache");
   if (a.has("--lines") && options.caches) options.sample_rows = TRY(a.integer("--batch", 8, 1));
   const FolderOptions given = {a.get("--base"), TRY(a.integer("--length", 0, 1))};
   if (a.has("--plan")) options.runs = false, options.shows_unfit = true;
   FolderStudy folder = TRY(study_folder(directory, given, options));
   const bool one_by_one = !folder.study->program.uncached.empty();
+  if (one_by_one && a.has("--cache"))
+    return recipe_error("galley sample: --cache: keys and values cannot be kept: " + folder.study->program.uncached, "omit --cache");
   if (one_by_one && std::exchange(options.sample_rows, 1) > 1) folder = TRY(study_folder(directory, given, options));
   if (a.has("--plan")) {
     const Study& s = *folder.study;

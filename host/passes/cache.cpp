@@ -189,22 +189,35 @@ class Positions {
     }
   };
 
-  Result<galley_tensor> cached(const GraphNode& node, const char* what, galley_tensor from, const Columns& columns) {
-    const std::string name = node.name + "." + what;
+  /// So many numbers for each position.
+  Result<galley_tensor> positions_of(const std::string& name, uint32_t dtype, int64_t width) {
     galley_tensor& cache = caches_[name];
-    if (!cache) {
-      GraphTensor t;
-      t.name = name;
-      t.kind = GALLEY_KIND_CACHE;
-      t.dtype = graph_.tensor(from).dtype;
-      t.shape = {graph_.rows(), body_.has_source() ? graph_.extents().target_length : graph_.length(), columns.groups * columns.width};
-      cache = TRY(graph_.make(std::move(t)));
-    }
+    if (cache) return cache;
+    GraphTensor t;
+    t.name = name;
+    t.kind = GALLEY_KIND_CACHE;
+    t.dtype = dtype;
+    t.shape = {graph_.rows(), body_.has_source() ? graph_.extents().target_length : graph_.length(), width};
+    return cache = TRY(graph_.make(std::move(t)));
+  }
+
+  /// Keys or values; scales where they are codes of 8 bit, one for 32.
+  struct Cache {
+    galley_tensor numbers, scales;
+  };
+
+  Result<Cache> cached(const GraphNode& node, const char* what, galley_tensor from, const Columns& columns) {
+    const std::string name = node.name + "." + what;
+    const int64_t width = columns.groups * columns.width;
+    Cache out = {};
+    if (c_.options.int8_cache) out.scales = TRY(positions_of(name + ".scales", GALLEY_BF16, (width + 31) / 32));
+    out.numbers = TRY(positions_of(name, out.scales ? GALLEY_I8 : graph_.tensor(from).dtype, width));
+    std::vector<galley_tensor> inputs = {out.numbers, from, graph_.marks.start}, nothing;
+    if (out.scales) inputs.push_back(out.scales);
     AttrList attrs;
     columns.set(attrs);
-    std::vector<galley_tensor> nothing;
-    TRY(graph_.append(c_.roles.cache_rows, name + " kept" + suffix_, {cache, from, graph_.marks.start}, std::move(attrs), &nothing));
-    return cache;
+    TRY(graph_.append(c_.roles.cache_rows, name + " kept" + suffix_, std::move(inputs), std::move(attrs), &nothing));
+    return out;
   }
 
   /// attention(q, k, v) as cached_attention(q, caches), of q, k and v in one tensor or in three.
@@ -213,7 +226,8 @@ class Positions {
     const int64_t heads = integer(node, "heads", 0), kv_heads = integer(node, "kv_heads", heads);
     const bool packed = !in[kK] && !in[kV];
     const int64_t parts = packed ? heads + 2 * kv_heads : heads, D = graph_.tensor(in[kQ]).shape.back() / parts;
-    galley_tensor q = in[kQ], k = 0, v = 0;
+    galley_tensor q = in[kQ];
+    Cache k, v;
     if (packed) {
       const bool by_head = integer(node, "by_head", 0) != 0;
       const auto of = [&](int64_t which, int64_t count, int64_t first) {
@@ -233,9 +247,9 @@ class Positions {
     AttrList attrs;
     for (const char* name : {"heads", "kv_heads", "head_dim", "scale", "softcap", "window", "max_distance", "dtype"})
       if (const galley_attr* attr = node.attrs.find(name)) attrs.set(*attr);
-    std::vector<galley_tensor> out = {0};
-    TRY(graph_.append(c_.roles.cached_attention, node.name + suffix_, {q, k, v, 0, 0, in[kSlopes], in[kBias], graph_.marks.start},
-                      std::move(attrs), &out));
+    std::vector<galley_tensor> inputs = {q, k.numbers, v.numbers, 0, 0, in[kSlopes], in[kBias], graph_.marks.start}, out = {0};
+    if (k.scales) inputs.insert(inputs.end(), {k.scales, v.scales});
+    TRY(graph_.append(c_.roles.cached_attention, node.name + suffix_, std::move(inputs), std::move(attrs), &out));
     return out[0];
   }
 

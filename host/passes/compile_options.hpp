@@ -53,6 +53,7 @@ struct CompileOptions {
   Purpose purpose = Purpose::Train;
   bool keep_logits = false;      ///< Gradients: keeps the logits of the whole micro-batch, and the head is not chunked
   int64_t prompt_positions = 0;  ///< Sample: positions of a prompt that are taken at once, with caches if the model allows; 0: no caches
+  bool int8_cache = false;       ///< these caches keep keys and values in 8 bit
   bool keep_scores = false;      ///< Train, Evaluate: keeps the head's output for each row after eval
   bool counts_hits = false;      ///< Train, Evaluate: counts the labels that the head's output predicts in eval
   bool evaluates = true;         ///< Train: makes a validation segment

@@ -254,7 +254,11 @@ const Declared& declared_evaluate() {
         .type = Type::Integer,
         .fallback = Value(int64_t{128}),
         .range = from(1, kMostRows),
-        .aliases = {"max_new_tokens"}}}};
+        .aliases = {"max_new_tokens"}},
+       {.name = "cache",
+        .description = "\"int8\": keep keys and values in 8 bit; without it, in the dtype in which attention computes",
+        .type = Type::Choice,
+        .choices = {"int8"}}}};
   return out;
 }
 

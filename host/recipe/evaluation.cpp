@@ -22,6 +22,7 @@ Result<Evaluation> read_evaluation(const Fields& fields, const std::function<Sta
   out.start = *TRY(fields.take(declared["start"])).as<bool>();
   out.samples = TRY(whole("samples"));
   out.tokens = TRY(whole("tokens"));
+  out.int8_cache = TRY(fields.choice(declared["cache"])).has_value();
   const Value* match = fields.find("match");
   if (!match) return out;
   if (const Entry* function = find_entry(*match); function && function->kind == Entry::Kind::Function) {

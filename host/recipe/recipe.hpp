@@ -101,6 +101,7 @@ struct Evaluation {
   bool start = false;                ///< before the first step too
   int64_t samples = 8;               ///< prompts, from the first on; 0: all
   int64_t tokens = 128;              ///< the most of a text
+  bool int8_cache = false;           ///< keys and values are kept in 8 bit
 };
 
 /// save = { every = N, keep = N, final = false, best = true, dtype = "bf16" }

@@ -271,6 +271,7 @@ CompileOptions compile_options(const Study& s, const StudyOptions& options, bool
   const bool writes = options.purpose == Purpose::Train || options.purpose == Purpose::Evaluate;
   if (options.purpose == Purpose::Sample ? options.caches : writes && !s.recipe.evaluate.prompts.empty())
     out.prompt_positions = kPromptPositions;
+  out.int8_cache = options.purpose == Purpose::Sample ? options.int8_cache : s.recipe.evaluate.int8_cache;
   out.keep_scores = s.recipe.learning.labels == Fill::RowLabels || s.recipe.learning.labels == Fill::TokenLabels;
   out.counts_hits = s.predicts_tokens();
   out.evaluates = s.recipe.validate.every > 0 && s.data.validation;

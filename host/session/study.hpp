@@ -47,6 +47,7 @@ struct StudyOptions : RecipeOptions {
   bool single_row = false;                       ///< Sample: B = 1
   int64_t sample_rows = 1;                       ///< Sample, with single_row: texts that are continued at once
   bool caches = false;                           ///< Sample: with caches of keys and values, if the model allows
+  bool int8_cache = false;                       ///< Sample: they are kept in 8 bit
   std::function<void(const std::string&)> warn;  ///< gets a line for each plugin that cannot be used
   Installation installation = find_installation();
   std::set<std::string> without;                                   ///< --without: passes of the compiler that are left out

@@ -2,10 +2,13 @@
 // each feature by itself, and together.
 #pragma once
 
+#include <list>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "galley/cpp/plugin.hpp"
+#include "ops/cache/coded.hpp"
 
 namespace galley::models {
 
@@ -157,19 +160,26 @@ inline void cached_attention_cases(sdk::Op& op) {
   const auto with = [&](const char* name, const AttentionCase& c, double low, double high, const auto& more) {
     constexpr uint32_t F = GALLEY_F32, I = GALLEY_I32;
     const CaseInput none{0, {}};
-    Attrs a;
-    a.i("heads", c.heads).i("kv_heads", c.kv_heads).i("head_dim", c.D);
-    more(a);
-    op.test(name,
-            {{c.dtype, {c.B, c.Sq, c.heads * c.D}},
-             {c.dtype, {c.B, c.Sk, c.kv_heads * c.D}},
-             {c.dtype, {c.B, c.Sk, c.kv_heads * c.D}},
-             c.first_key ? CaseInput{I, {c.B, c.Sq}, c.first_key->low, c.first_key->high} : none,
-             none,
-             c.slopes ? CaseInput{F, {c.heads}, 0.005, 0.05} : none,
-             c.buckets ? CaseInput{F, {c.heads, c.buckets}} : none,
-             {I, {c.B}, low, high}},
-            std::move(a), c.Sq);
+    const auto attrs = [&] {
+      Attrs a;
+      a.i("heads", c.heads).i("kv_heads", c.kv_heads).i("head_dim", c.D);
+      more(a);
+      return a;
+    };
+    std::vector<CaseInput> in = {{c.dtype, {c.B, c.Sq, c.heads * c.D}},
+                                 {c.dtype, {c.B, c.Sk, c.kv_heads * c.D}},
+                                 {c.dtype, {c.B, c.Sk, c.kv_heads * c.D}},
+                                 c.first_key ? CaseInput{I, {c.B, c.Sq}, c.first_key->low, c.first_key->high} : none,
+                                 none,
+                                 c.slopes ? CaseInput{F, {c.heads}, 0.005, 0.05} : none,
+                                 c.buckets ? CaseInput{F, {c.heads, c.buckets}} : none,
+                                 {I, {c.B}, low, high}};
+    op.test(name, in, attrs(), c.Sq);
+    // The same of caches in 8 bit.
+    in[1] = in[2] = {GALLEY_I8, {c.B, c.Sk, c.kv_heads * c.D}, -127, 127};
+    in.insert(in.end(), 2, CaseInput{GALLEY_BF16, {c.B, c.Sk, coded_cache::blocks(c.kv_heads * c.D)}, 0.5, 1});
+    static std::list<std::string> names;  // an op keeps their addresses
+    op.test(names.emplace_back("int8, " + std::string(name)).c_str(), in, attrs(), c.Sq);
   };
   using Range = AttentionCase::Range;
   const auto plain = [](Attrs&) {};

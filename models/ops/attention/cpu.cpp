@@ -2,7 +2,7 @@
 // Gimelshein, arXiv:1805.02867), nothing of Sq × Sk. A task is one block of queries of one head. What a node does not ask for costs
 // nothing: bounds, biases, a cap and dropout are each a pass over a block of scores, made where they act.
 //
-// A lane's buffers hold 2·64·D + 64·64 numbers; 64·D more for keys or values of 16 bit, 64·64 more where dropout acts.
+// A lane's buffers hold 2·64·D + 64·64 numbers; 64·D more for keys or values of 16 or 8 bit, 64·64 more where dropout acts.
 //
 // Bits. A task's result depends on nothing but its inputs, so any number of threads gives the same bytes; so do a batch of 8 and 8 batches
 // of 1, and a row of one document with first_key and without.
@@ -31,7 +31,7 @@ class InF32 {
   static void check_processor(const Node&) {}
 
   InF32(const Node& node, const AttentionExtents& e, Cut& cut) : e_(e), q_(cut.take(e.D * side)) {
-    if (reads_16_bit(node)) rows_ = cut.take(side * e.D);
+    if (converts(node)) rows_ = cut.take(side * e.D);
   }
   /// `buffer` (64, D).
   void load(const Queries& q, const Numbers& from, float* buffer) {
@@ -145,7 +145,8 @@ class Forward {
   }
 
   void block(const Queries& q, const Dropout& dropout, const Relative& relative, Lane& l) const {
-    const AttentionOperands<Numbers> in = operands_of(e_, &node_.in(Q), node_.view()->inputs[K], node_.view()->inputs[V]);
+    AttentionOperands<Numbers> in = operands_of(e_, &node_.in(Q), node_.view()->inputs[K], node_.view()->inputs[V]);
+    if (cached) in.k.scales = node_.read<Bf16>(KScales), in.v.scales = node_.read<Bf16>(VScales);
     const int64_t D = e_.D, row = e_.kv_row(), columns = q.columns();
     const int64_t heads = e_.kv_at(q.b, q.head / e_.group(), 0);
     l.products.load(q, in.q.from(e_.q_at(q.b, q.head, q.first)), l.o);

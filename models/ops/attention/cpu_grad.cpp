@@ -61,7 +61,7 @@ class InF32 {
         go_(cut.take(e.D * side)),
         q_rows_(cut.take(side * W_)),
         go_rows_(cut.take(side * W_)) {
-    if (reads_16_bit(node)) k_rows_ = cut.take(side * e.D), v_rows_ = cut.take(side * e.D);
+    if (converts(node)) k_rows_ = cut.take(side * e.D), v_rows_ = cut.take(side * e.D);
   }
 
   void load(const Queries& q, const Numbers& from_q, const Numbers& from_go) {

@@ -25,11 +25,12 @@ class AttentionDefinition {
     int64_t b, h, i, first, last;
     int64_t at;  ///< the key at which the query stands
   };
-  /// `start` (B): the keys at which the first queries of sequences stand; null: the last ones stand at the last key.
-  explicit AttentionDefinition(const Node& n, const int32_t* start = nullptr)
+  explicit AttentionDefinition(const Node& n)
+      : AttentionDefinition(n, n.read<double>(attention_input::K), n.read<double>(attention_input::V)) {}
+  /// Of these keys and values. `start` (B): the keys at which the first queries of sequences stand; null: the last ones stand at the last key.
+  AttentionDefinition(const Node& n, const double* k, const double* v, const int32_t* start = nullptr)
       : e(attention_extents(n)),
-        in(attention_operands(e, n.read<double>(attention_input::Q), n.read<double>(attention_input::K),
-                              n.read<double>(attention_input::V))),
+        in(attention_operands(e, n.read<double>(attention_input::Q), k, v)),
         first_key_(n.read<int32_t>(attention_input::FirstKey)),
         last_key_(n.read<int32_t>(attention_input::LastKey)),
         slopes_(n.read<double>(attention_input::Slopes)),

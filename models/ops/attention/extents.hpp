@@ -11,9 +11,9 @@
 
 namespace galley::models {
 
-/// Inputs of both ops; attention_grad goes on after `Random`, where cached_attention has `Start`.
+/// Inputs of both ops; attention_grad goes on after `Random`, where cached_attention has `Start` and what follows it.
 namespace attention_input {
-enum : uint32_t { Q, K, V, FirstKey, LastKey, Slopes, Bias, Random, O, Lse, DO, Start = Random };
+enum : uint32_t { Q, K, V, FirstKey, LastKey, Slopes, Bias, Random, O, Lse, DO, Start = Random, KScales, VScales };
 }
 /// Outputs of attention_grad. DBias is there where the attribute "dbias" asks for it.
 namespace attention_output {

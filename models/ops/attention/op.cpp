@@ -32,6 +32,7 @@
 
 #include "ops/attention/cases.hpp"
 #include "ops/attention/definition.hpp"
+#include "ops/cache/coded.hpp"
 
 namespace galley::models::attention_op {
 namespace {
@@ -42,7 +43,7 @@ using namespace models::attention_output;
 
 std::string one_a_query(const AttentionExtents& e) { return "it has to be (" + std::to_string(e.B) + ", " + std::to_string(e.Sq) + ")"; }
 
-/// `random`: the input after the biases is that of random numbers.
+/// `random`: the input after the biases is that of random numbers; else k and v are caches, which may be in 8 bit.
 AttentionExtents check(const Node& n, bool random = true) {
   const AttentionExtents e = attention_extents(n);
   numbers(n, Q, "q");
@@ -55,7 +56,7 @@ AttentionExtents check(const Node& n, bool random = true) {
                      (i == V ? ", k " + shape_text(n.in(K)) : "") + " and with " + std::to_string(e.kv_heads) + " heads of " +
                      std::to_string(e.D) + " it has to be (" + std::to_string(e.B) + ", " + (i == V ? std::to_string(e.Sk) : "keys") +
                      ", " + std::to_string(e.kv_columns()) + ")");
-      one_dtype(n, Q, "q", i, name);
+      if (random || n.in(i).dtype != GALLEY_I8) one_dtype(n, Q, "q", i, name);
     }
   for (uint32_t i : {FirstKey, LastKey}) {
     if (!n.has(i)) continue;
@@ -189,22 +190,39 @@ void cached_shape(const Node& n, Shapes& out) {
   const AttentionExtents e = check(n, false);
   integers(n, Start, "start");
   vector_of(n, Start, "start", e.B);
+  coded_cache::check_scales(n, K, "k", KScales, "k_scales");
+  coded_cache::check_scales(n, V, "v", VScales, "v_scales");
   if (e.Sk < e.Sq)
     wrong(n, "k is " + shape_text(n.in(K)) + "; the cache has to have a place for each of the queries in q " + shape_text(n.in(Q)));
   out.set(0, n.dtype(n.in(Q).dtype), {e.B, e.Sq, e.q_columns()});
   out.set(1, GALLEY_F32, {e.B, e.heads, e.Sq});
 }
 
-void cached_reference(const Node& n) { reference_of(n, AttentionDefinition(n, n.read<int32_t>(Start))); }
+/// Keys or values, which a cache in 8 bit has as codes with scales.
+std::vector<double> numbers_of(const Node& n, uint32_t cache, uint32_t scales) {
+  const int64_t size = count(n.in(cache)), C = columns(n.in(cache)), blocks = coded_cache::blocks(C);
+  if (!n.has(scales)) return {n.read<double>(cache), n.read<double>(cache) + size};
+  std::vector<double> out;
+  for (int64_t i = 0; i < size; ++i)
+    out.push_back(n.read<int8_t>(cache)[i] * n.read<double>(scales)[i / C * blocks + i % C / coded_cache::kBlock] / 127);
+  return out;
+}
+
+void cached_reference(const Node& n) {
+  const std::vector<double> k = numbers_of(n, K, KScales), v = numbers_of(n, V, VScales);
+  reference_of(n, {n, k.data(), v.data(), n.read<int32_t>(Start)});
+}
 
 // ---- Tables ----
 
 Op attention("attention",
              "o = softmax(scale·q·kᵀ + biases)·v over the keys from first_key to last_key; q (B, Sq, heads·D), k, v (B, Sk, kv_heads·D) or "
              "packed in q, first_key, last_key (B, Sq), slopes (heads), bias (heads, buckets), o (B, Sq, heads·D), lse (B, heads, Sq)");
-Op cached_attention("cached_attention",
-                    "as attention, of queries of which the first of each sequence stands at key start[b]; q (B, Sq, heads·D), k, v (B, L, "
-                    "kv_heads·D), start (B) I32; what k and v hold after a query's own key is not read");
+Op cached_attention(
+    "cached_attention",
+    "as attention, of queries of which the first of each sequence stands at key start[b]; q (B, Sq, heads·D), k, v (B, L, "
+    "kv_heads·D), start (B) I32; what k and v hold after a query's own key is not read; with k_scales and v_scales (B, L, kv_heads·D / "
+    "32 rounded up) BF16, k and v hold codes in I8");
 Op attention_grad("attention_grad", "dq, dk, dv and dbias of attention from its inputs, o, lse and do; shapes as there");
 
 bool registered() {
@@ -258,7 +276,10 @@ bool registered() {
       .cost<grad_cost>()
       .reference<grad_reference>();
   cached_attention_cases(cached_attention);
-  heads(cached_attention, 0).input("start", GALLEY_ROLE_WHOLE, constant);
+  heads(cached_attention, 0)
+      .input("start", GALLEY_ROLE_WHOLE, constant)
+      .input("k_scales", GALLEY_ROLE_WHOLE, optional | constant)
+      .input("v_scales", GALLEY_ROLE_WHOLE, optional | constant);
   scores(cached_attention)
       .integer("max_distance", 128, "from which on distances share a bucket of bias")
       .flags(GALLEY_OP_LOW | GALLEY_OP_PRIVATE)

@@ -1,5 +1,5 @@
-// Rows of heads in F32, BF16 or F16, as F32 and back. Blocks compute in F32: 16-bit rows are converted into a lane's buffer when a block
-// is loaded, which is a few percent of its products. pairs.hpp serves processors that multiply pairs of BF16 faster; on the Intel core
+// Rows of heads in F32, BF16 or F16, as F32 and back, and those of caches in 8 bit, as F32. Blocks compute in F32: other rows are converted
+// into a lane's buffer when a block is loaded, which is a few percent of its products. pairs.hpp serves processors that multiply pairs of BF16 faster; on the Intel core
 // of cpu_grad.cpp that does half of what F32's multiply-add does (110 | 225 GF).
 #pragma once
 
@@ -8,6 +8,7 @@
 #include "cpu/half.hpp"
 #include "cpu/vector.hpp"
 #include "ops/attention/extents.hpp"
+#include "ops/cache/coded.hpp"
 
 namespace galley::cpu {
 
@@ -15,14 +16,16 @@ namespace galley::cpu {
 struct Numbers {
   void* data;
   uint32_t dtype;
-  Numbers from(int64_t n) const { return {static_cast<char*>(data) + n * galley_dtype_bytes(dtype), dtype}; }
+  const Bf16* scales = nullptr;  ///< of all of the operand's numbers, where it is a cache in 8 bit: coded.hpp of cache
+  int64_t at = 0;                ///< the numbers before `data`
+  Numbers from(int64_t n) const { return {static_cast<char*>(data) + n * galley_dtype_bytes(dtype), dtype, scales, at + n}; }
   bool is_f32() const { return dtype == GALLEY_F32; }
   float* f32() const { return static_cast<float*>(data); }
 };
 inline Numbers numbers_of(const galley_operand* t) { return t ? Numbers{t->data, t->dtype} : Numbers{nullptr, GALLEY_F32}; }
 
 /// Keys or values are to be converted.
-inline bool reads_16_bit(const sdk::Node& node) {
+inline bool converts(const sdk::Node& node) {
   const auto is = [&](uint32_t i) { return node.has(i) && node.in(i).dtype != GALLEY_F32; };
   return is(models::attention_input::Q) || is(models::attention_input::K) || is(models::attention_input::V);
 }
@@ -35,7 +38,7 @@ inline models::AttentionOperands<Numbers> operands_of(const models::AttentionExt
   return {all, numbers_of(k), numbers_of(v)};
 }
 
-/// body(pointer) with the type of the numbers.
+/// body(pointer) with the type of the numbers, which are no codes.
 template <class Body>
 inline void by_dtype(const Numbers& x, const Body& body) {
   switch (x.dtype) {
@@ -70,6 +73,23 @@ inline void store_rows(const float* from, int64_t row, int64_t n, int64_t D, con
   });
 }
 
+/// to[i][d] = the number of code from[i][d], n rows of D numbers; `row` is the distance of rows, and what the cache has for a position.
+inline void decode_rows(const Numbers& from, int64_t row, int64_t n, int64_t D, float* to) {
+  namespace coded = models::coded_cache;
+  const auto* codes = static_cast<const int8_t*>(from.data);
+  const int64_t column = from.at % row;
+  const Bf16* scales = from.scales + from.at / row * coded::blocks(row);
+  for (int64_t i = 0; i < n; ++i, codes += row, scales += coded::blocks(row), to += D)
+    for (int64_t d = 0, run; d < D; d += run) {
+      const int64_t block = (column + d) / coded::kBlock;
+      run = std::min(D - d, (block + 1) * coded::kBlock - (column + d));
+      const float unit = coded::unit(scales[block].bits);
+      const int8_t* __restrict x = codes + d;
+      float* __restrict y = to + d;
+      for (int64_t c = 0; c < run; ++c) y[c] = unit * static_cast<float>(x[c]);
+    }
+}
+
 /// Rows as F32, `row` numbers apart.
 struct Rows {
   const float* data;
@@ -78,6 +98,7 @@ struct Rows {
 /// n rows of D numbers: where they lie if they are F32, else a copy in `buffer` (n, D).
 inline Rows rows_of(const Numbers& from, int64_t row, int64_t n, int64_t D, float* buffer) {
   if (from.is_f32()) return {from.f32(), row};
+  if (from.scales) return decode_rows(from, row, n, D, buffer), Rows{buffer, D};
   load_rows(from, row, n, D, 1.0f, buffer, D);
   return {buffer, D};
 }

@@ -29,12 +29,13 @@ void fill(const Node& n, void*) {
     case GALLEY_F16: return fill_with<F16>(n);
     case GALLEY_I64: return fill_with<int64_t>(n);
     case GALLEY_I32: return fill_with<int32_t>(n);
+    case GALLEY_I8: return fill_with<int8_t>(n);
     default: return fill_with<uint8_t>(n);
   }
 }
 bool fill_supports(const Node& n) {
-  const uint32_t t = n.out(0).dtype;
-  return t == GALLEY_F64 || t == GALLEY_F32 || t == GALLEY_BF16 || t == GALLEY_F16 || t == GALLEY_I64 || t == GALLEY_I32 || t == GALLEY_U8;
+  constexpr uint32_t known[] = {GALLEY_F64, GALLEY_F32, GALLEY_BF16, GALLEY_F16, GALLEY_I64, GALLEY_I32, GALLEY_I8, GALLEY_U8};
+  return std::find(std::begin(known), std::end(known), n.out(0).dtype) != std::end(known);
 }
 
 void values(const Node& n, void*) {

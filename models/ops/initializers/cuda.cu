@@ -48,12 +48,13 @@ void fill(const Node& n, void*, galley_queue* queue) {
     case GALLEY_F16: return fill_as<sdk::F16, uint16_t>(n, queue);
     case GALLEY_I64: return fill_as<int64_t, uint64_t>(n, queue);
     case GALLEY_I32: return fill_as<int32_t, uint32_t>(n, queue);
+    case GALLEY_I8: return fill_as<int8_t, uint8_t>(n, queue);
     default: return fill_as<uint8_t, uint8_t>(n, queue);
   }
 }
 bool fill_supports(const Node& n) {
-  const uint32_t t = n.out(0).dtype;
-  return t == GALLEY_F64 || t == GALLEY_F32 || t == GALLEY_BF16 || t == GALLEY_F16 || t == GALLEY_I64 || t == GALLEY_I32 || t == GALLEY_U8;
+  constexpr uint32_t known[] = {GALLEY_F64, GALLEY_F32, GALLEY_BF16, GALLEY_F16, GALLEY_I64, GALLEY_I32, GALLEY_I8, GALLEY_U8};
+  return std::find(std::begin(known), std::end(known), n.out(0).dtype) != std::end(known);
 }
 
 // ---- values -------------------------------------------------------------------------------------------------------------------------

@@ -31,8 +31,9 @@ void fill_reference(const Node& n) {
     case GALLEY_F64: return fill_with<double>(n);
     case GALLEY_I64: return fill_with<int64_t>(n);
     case GALLEY_I32: return fill_with<int32_t>(n);
+    case GALLEY_I8: return fill_with<int8_t>(n);
     case GALLEY_U8: return fill_with<uint8_t>(n);
-    default: wrong(n, "fills numbers, I64, I32 and U8");
+    default: wrong(n, "fills numbers, I64, I32, I8 and U8");
   }
 }
 
