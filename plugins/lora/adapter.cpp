@@ -16,10 +16,25 @@ using peft::Key;
 using sdk::invalid;
 
 // What `read_config` takes.
-const std::vector<const char*> kRead = {"alpha_pattern", "bias",       "exclude_modules", "init_lora_weights", "lora_alpha",
-                                        "lora_dropout",  "r",          "rank_pattern",    "target_modules",    "modules_to_save",
-                                        "loftq_config",  "use_dora",   "use_rslora",      "layers_pattern",    "layers_to_transform",
-                                        "corda_config",  "eva_config", "lora_ga_config"};  // of an init_lora_weights that is no other
+const std::vector<const char*> kRead = {"alpha_pattern",
+                                        "bias",
+                                        "exclude_modules",
+                                        "init_lora_weights",
+                                        "lora_alpha",
+                                        "lora_dropout",
+                                        "r",
+                                        "rank_pattern",
+                                        "target_modules",
+                                        "modules_to_save",
+                                        "loftq_config",
+                                        "use_dora",
+                                        "use_rslora",
+                                        "layers_pattern",
+                                        "layers_to_transform",
+                                        "trainable_token_indices",
+                                        "corda_config",
+                                        "eva_config",
+                                        "lora_ga_config"};  // of an init_lora_weights that is no other
 
 bool is_scale(double alpha) { return std::isfinite(alpha) && alpha > 0; }
 bool whole_number(double x, double most) { return x >= 1 && x <= most && std::floor(x) == x; }
@@ -74,8 +89,9 @@ json patterns(const std::vector<Module>& modules, const std::vector<const Module
 
 Adapter::Adapter(const sdk::Options& options) {
   if (options.given("path")) {
-    for (const char* name : {"rank", "alpha", "targets", "exclude", "layers_to_transform", "layers_pattern", "rslora", "dora", "init",
-                             "loftq_iter", "bias", "rank_pattern", "alpha_pattern", "modules_to_save"})
+    for (const char* name :
+         {"rank", "alpha", "targets", "exclude", "layers_to_transform", "layers_pattern", "rslora", "dora", "init", "loftq_iter", "bias",
+          "rank_pattern", "alpha_pattern", "modules_to_save", "trainable_token_indices", "trainable_token_modules"})
       if (options.given(name))
         invalid(std::string("'") + name + "' cannot stand beside 'path': the adapter's own configuration decides it");
     read_folder(options.string("path"));
@@ -105,6 +121,7 @@ void Adapter::take_options(const sdk::Options& options) {
   exclude_ = peft::words_of(options.strings("exclude"), "exclude");
   layers_ = peft::layers_of(options);
   to_save_ = peft::words_of(options.strings("modules_to_save"), "modules_to_save");
+  tokens_ = Tokens(options);
   ranks_ = by_module(options, "rank_pattern", "rank", &pattern_words_);
   alphas_ = by_module(options, "alpha_pattern", "alpha", &pattern_words_);
 }
@@ -160,6 +177,7 @@ void Adapter::read_config(const std::string& path) {
   bias_ = key("bias").string("none");
   if (bias_ != "none" && bias_ != "lora_only" && bias_ != "all") key("bias").wrong("has to be \"none\", \"lora_only\" or \"all\"");
   modules_to_save_ = key("modules_to_save").list();
+  tokens_ = Tokens(key("trainable_token_indices"));
   all_linear_ = peft::is_all_linear(key("target_modules"));
   if (!all_linear_) target_modules_ = key("target_modules").meant();
   exclude_modules_ = key("exclude_modules").meant();
@@ -204,7 +222,7 @@ std::string Adapter::saved_with(const sdk::Graph& graph, const std::string& modu
 
 void Adapter::check_saved(const std::vector<std::string>& modules) const { peft::check_whole(to_save_, modules); }
 
-json Adapter::new_config(const std::vector<Module>& modules, const std::vector<const Module*>& chosen,
+json Adapter::new_config(const sdk::GraphReader& graph, const std::vector<Module>& modules, const std::vector<const Module*>& chosen,
                          std::vector<std::string> saved) const {
   json out = peft::new_config("LORA", peft::short_names(modules, chosen));
   for (const char* key : {"exclude_modules", "layer_replication", "layers_pattern", "layers_to_transform"}) out[key] = nullptr;
@@ -218,11 +236,13 @@ json Adapter::new_config(const std::vector<Module>& modules, const std::vector<c
   out["use_rslora"] = rslora_;
   out["use_dora"] = dora_;
   if (!saved.empty()) out["modules_to_save"] = std::move(saved);
+  if (tokens_.any()) out["trainable_token_indices"] = tokens_.config(graph);
   return out;
 }
 
-json Adapter::config(const std::vector<Module>& modules, const std::vector<const Module*>& chosen, std::vector<std::string> saved) const {
-  json out = from_file() ? json::parse(text_) : new_config(modules, chosen, std::move(saved));
+json Adapter::config(const sdk::GraphReader& graph, const std::vector<Module>& modules, const std::vector<const Module*>& chosen,
+                     std::vector<std::string> saved) const {
+  json out = from_file() ? json::parse(text_) : new_config(graph, modules, chosen, std::move(saved));
   out["lora_dropout"] = dropout_;
   if (init_.loftq() && !from_file() && init_.iterations > 1) {  // the weight does not begin as what is stored of it
     out["init_lora_weights"] = "loftq";

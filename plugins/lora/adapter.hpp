@@ -8,6 +8,7 @@
 
 #include "peft/config.hpp"
 #include "peft/parts.hpp"
+#include "tokens.hpp"
 
 namespace galley::lora {
 
@@ -46,17 +47,20 @@ class Adapter {
   const Init& init() const { return init_; }
   const std::string& bias() const { return bias_; }
   const peft::AdapterFile& file() const { return file_; }
+  const Tokens& tokens() const { return tokens_; }
 
   /// adapter_config.json for these modules, and for the modules of the model that are saved whole. One that was read comes out as it went
   /// in, but for its dropout, and for its rank where the file that is saved has twice as many (see Init).
-  peft::Json config(const std::vector<Module>& modules, const std::vector<const Module*>& chosen, std::vector<std::string> saved) const;
+  peft::Json config(const sdk::GraphReader& graph, const std::vector<Module>& modules, const std::vector<const Module*>& chosen,
+                    std::vector<std::string> saved) const;
 
  private:
   void take_options(const sdk::Options& options);
   void read_folder(const std::string& folder);
   void read_config(const std::string& path);
   std::vector<const Module*> choose_by_file(const std::vector<Module>& modules) const;
-  peft::Json new_config(const std::vector<Module>& modules, const std::vector<const Module*>& chosen, std::vector<std::string> saved) const;
+  peft::Json new_config(const sdk::GraphReader& graph, const std::vector<Module>& modules, const std::vector<const Module*>& chosen,
+                        std::vector<std::string> saved) const;
 
   int64_t rank_ = 0;
   double alpha_ = 0, dropout_ = 0;
@@ -68,6 +72,7 @@ class Adapter {
   peft::Meant target_modules_, exclude_modules_;                         // of a configuration
   peft::Layers layers_;
   std::vector<std::string> modules_to_save_;  // likewise
+  Tokens tokens_;
   peft::AdapterFile file_;
   std::string text_;  // of adapter_config.json
 };

@@ -1,7 +1,8 @@
 // LoRA (Hu et al. 2021, "LoRA: Low-rank adaptation of large language models", arXiv:2106.09685): y + scaling · B·A·dropout(x) beside each
 // linear node that is meant, A (rank, in), B (out, rank). With rslora (Kalajdzievski 2023, arXiv:2312.03732) the scaling is alpha / √rank.
 // LoRA+ (Hayou et al. 2024, arXiv:2402.12354) trains B with a higher rate than A. DoRA (columns.cpp) trains the length of each row of the
-// adapted weight apart from its direction. PiSSA, OLoRA and LoftQ (init.cpp) begin with parts of the weight.
+// adapted weight apart from its direction. PiSSA, OLoRA and LoftQ (init.cpp) begin with parts of the weight. Rows of the embedding and the
+// head may be trained beside it (tokens.cpp).
 // Parameters, files and the choice of layers are PEFT's, so that an adapter goes from here to there and back.
 #include <algorithm>
 #include <cmath>
@@ -49,12 +50,13 @@ class Lora {
     const std::vector<const Module*> chosen = adapter_.choose(graph, modules);
     Parts parts(graph, adapter_.file(), [&](const std::string& module) { return adapter_.saved_with(graph, module); });
     for (const Module* m : chosen) add_beside(graph, parts, *m);
+    adapter_.tokens().adapt(graph, parts, chosen, [&](const std::string& module) { return adapter_.saved_with(graph, module); });
     std::vector<std::string> all;
     const std::vector<std::string> saved = parts.take_modules(&all);
     adapter_.check_saved(all);
     if (adapter_.bias() != "none") parts.take_biases(chosen, adapter_.bias() == "all" ? Parts::Biases::All : Parts::Biases::Adapted);
     parts.check_all_used(modules, "lora");
-    document(graph, adapter_.config(modules, chosen, saved));
+    document(graph, adapter_.config(graph, modules, chosen, saved));
   }
 
   void add_beside(ModelGraph& graph, Parts& parts, const Module& m) const {
@@ -239,7 +241,8 @@ class Lora {
   void merge_into_model(ExportGraph& graph) const {
     Merge into(graph);
     for (const auto& [m, name] : adapted(graph)) into.weight(m, merged(graph, m, name));
-    into.taken({".lora_"});
+    adapter_.tokens().merge(graph, into);
+    into.taken({".lora_", ".token_adapter."});
   }
 
   /// W + s·B·A; with a magnitude, m / ‖W + s·B·A‖ ∘ (W + s·B·A).

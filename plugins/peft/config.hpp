@@ -32,9 +32,10 @@ class Key {
   std::vector<std::string> list() const;
   /// Whole numbers from 0 on: one, or a list.
   std::vector<int64_t> indices() const;
+  /// "FILE: 'KEY'"
+  std::string place() const { return path_ + ": '" + name_ + "'"; }
 
  private:
-  std::string place() const { return path_ + ": '" + name_ + "'"; }
   const std::string& path_;
   const char* name_;
   const Json* value_ = nullptr;

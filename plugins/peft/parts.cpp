@@ -212,11 +212,15 @@ void Parts::refuse_left(const std::string& name, const std::string& why, const s
 
 /// Whether a tensor of the file is one of the model's, as PEFT saves embeddings and heads beside an adapter, with the same numbers.
 bool Parts::is_left_model(const std::string& name, const std::vector<int64_t>& stored, const std::vector<Module>& modules) {
+  // Of a module that has trained rows, too, it is called as a part of these.
+  const std::string rows = ".token_adapter.base_layer.";
+  const size_t at = name.find(rows);
+  const std::string plain = at == std::string::npos ? name : name.substr(0, at) + "." + name.substr(at + rows.size());
   galley_tensor weight = 0;
   for (const Module& m : modules)
-    if (name == prefixed(m.name) + ".base_layer.weight" || (m.head && name == prefixed(m.name) + ".weight")) weight = m.weight;
+    if (plain == prefixed(m.name) + ".base_layer.weight" || (m.head && plain == prefixed(m.name) + ".weight")) weight = m.weight;
   for (const Owned& o : weight ? std::vector<Owned>() : owned_parameters(graph_, file_.tensors))
-    if (prefixed(o.name) == name && graph_.info(o.parameter).flags & (kTable | kHead)) weight = o.parameter;
+    if (prefixed(o.name) == plain && graph_.info(o.parameter).flags & (kTable | kHead)) weight = o.parameter;
   if (!weight) return false;
   const galley_tensor_info w = graph_.info(weight);
   const std::vector<int64_t> expected(w.shape, w.shape + w.rank);

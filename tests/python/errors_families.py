@@ -65,6 +65,7 @@ OPS = [
     ('g:node("dropout", "n", { x, random }, { p = 1.5 })', 'p = 1.500000; it has to be between 0 and 1'),
     ('g:node("dropout", "n", { x, ids }, { p = 0.5 })', 'random has to be I64 (4): seed, window, first row, 0'),
     ('g:node("embedding", "n", { ids, b })', 'table is (16); it has to be (V, C)'),
+    ('g:node("embedding_grad", "n", { x, ids }, { rows = 4, padding = 5 })', 'padding = 5; it has to be one of the 4 rows, or their number'),
     ('g:node("gelu", "n", { x }, { approximate = "erf" })', "approximate = 'erf'; it is 'tanh' or 'none'"),
     ('g:node("mean_rows", "n", { w, ids })', 'x is (16, 16); it has to be (B, S, C)'),
     ('g:node("mean_rows_grad", "n", { x, ids })', 'dy is (2, 8, 16), and mask (2, 8); they have to be (B, C) and (B, S)'),

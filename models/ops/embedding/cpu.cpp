@@ -56,13 +56,13 @@ void add_rows(const Node& n, const int32_t* ids) {
 void add_ids(const Node& n, const int32_t* ids, int64_t* order) {
   const cpu::Input dy(n, 0);
   const cpu::Output dtable(n, 0);
-  const int64_t R = count(n.in(1)), C = columns(n.in(0)), padding = n.i("padding", -1);
+  const int64_t R = count(n.in(1)), C = columns(n.in(0)), V = rows(n.out(0)), padding = n.i("padding", -1);
   for (int64_t r = 0; r < R; ++r) order[r] = static_cast<int64_t>(ids[r]) << 32 | r;
   std::sort(order, order + R);
   cpu::in_blocks(C, piece, [=](int64_t first, int64_t last) {
     cpu::Buffer read, sums;
     const int64_t size = last - first;
-    for (int64_t k = 0; k < R;) {
+    for (int64_t k = 0; k < R && order[k] >> 32 < V;) {
       const int64_t id = order[k] >> 32, at = id * C + first;
       float* const to = dtable.open(at, size, sums);
       if (!dtable.adds()) std::fill(to, to + size, 0.0f);
@@ -78,7 +78,7 @@ void add_ids(const Node& n, const int32_t* ids, int64_t* order) {
 void embedding_grad(const Node& n, void* workspace) {
   const int32_t* ids = n.read<int32_t>(1);
   const galley_operand& dtable = n.out(0);
-  check_ids(n, ids, count(n.in(1)), rows(dtable));
+  check_ids(n, ids, count(n.in(1)), std::max(rows(dtable), n.i("padding", -1) + 1));
   if (!n.accumulates(0))
     cpu::in_blocks(galley_operand_bytes(&dtable), 4 * cpu::block_elements, [bytes = n.write<char>(0)](int64_t first, int64_t last) {
       std::memset(bytes + first, 0, static_cast<size_t>(last - first));

@@ -27,9 +27,9 @@ struct Runs {
   Reader dy;
   Writer dtable;
   float* partial;  // (pieces, 2, C): what a piece has of the run that it is entered by, of the one that it is left by
-  int64_t C, tiles;
+  int64_t C, V, tiles;
   int part;     // sorted rows that a warp sums
-  int padding;  // the row of the table to which nothing is added; -1: none
+  int padding;  // the id of which nothing is added; -1: none
 
   __device__ int64_t piece() const { return int64_t{kWarps} * part; }
   /// Whether rows k − 1 and k are of one run.
@@ -37,8 +37,8 @@ struct Runs {
   /// The sum of all rows of one id.
   __device__ void store(int32_t id, int64_t c, int n, const float (&sum)[kPack]) const {
     const float zeros[kPack] = {};
-    if (id == padding) dtable.store(id * C + c, n, zeros);
-    else dtable.store(id * C + c, n, sum);
+    if (id != padding) dtable.store(id * C + c, n, sum);
+    else if (id < V) dtable.store(id * C + c, n, zeros);
   }
 };
 
@@ -191,7 +191,10 @@ __global__ void __launch_bounds__(kThreads) clear_rows(Sorted rows, Writer dtabl
 /// How rows are divided, by shape alone: about 8192 warps, of 8 to 256 rows each.
 struct Plan {
   explicit Plan(const Node& node)
-      : C(columns(node.in(0))), V(rows(node.out(0))), tiles(blocks_of(C, kColumns)), sort(count(node.in(1)), V) {
+      : C(columns(node.in(0))),
+        V(rows(node.out(0))),
+        tiles(blocks_of(C, kColumns)),
+        sort(count(node.in(1)), std::max(V, node.i("padding", -1) + 1)) {
     while (part < 256 && part * int64_t{8192} < sort.n * tiles) part *= 2;
     pieces = blocks_of(sort.n, int64_t{kWarps} * part);
     at = blocks_of(sort.bytes, 256) * 256;
@@ -212,6 +215,7 @@ void embedding_grad(const Node& n, void* workspace, galley_queue* queue) {
   runs.dtable = dtable;
   runs.partial = reinterpret_cast<float*>(static_cast<char*>(workspace) + plan.at);
   runs.C = plan.C;
+  runs.V = plan.V;
   runs.tiles = plan.tiles;
   runs.part = plan.part;
   runs.padding = static_cast<int>(n.i("padding", -1));

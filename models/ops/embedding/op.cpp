@@ -70,6 +70,8 @@ void embedding_grad_shape(const Node& n, Shapes& out) {
   one_a_row(n, 1, "ids", 0, "dy");
   const int64_t V = n.i("rows", 0);
   if (V <= 0) wrong(n, "the attribute 'rows' says how many rows the table has; it is missing");
+  if (const int64_t padding = n.i("padding", -1); padding > V)
+    wrong(n, "padding = " + std::to_string(padding) + "; it has to be one of the " + std::to_string(V) + " rows, or their number");
   out.set(0, n.dtype(GALLEY_F32), {V, columns(n.in(0))});
 }
 
@@ -92,32 +94,35 @@ void embedding_grad_cost(const Node& n, galley_cost& cost) {
 }
 
 Op embedding_grad("embedding_grad", "dtable[ids[r]] += dy[r] in the order of r; dy (…, C), ids (…) I32, dtable (rows, C)");
-const bool embedding_grad_added =
-    add(embedding_grad.input("dy", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ANY_DTYPE)
-            .input("ids", GALLEY_ROLE_ROWS, GALLEY_OPERAND_SAME_ROWS | GALLEY_OPERAND_NO_GRADIENT)
-            .output("dtable", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_ANY_DTYPE)
-            .flags(GALLEY_OP_LOW)
-            .attr("rows", GALLEY_ATTR_I64, GALLEY_ATTR_REQUIRED, "of the table")
-            .integer("padding", -1, "the row of the table to which nothing is added; -1: none")
-            .infer<embedding_grad_shape>()
-            .cost<embedding_grad_cost>()
-            .reference<embedding_grad_reference>()
-            .test("small", {{GALLEY_F32, {2, 3, 4}}, {GALLEY_I32, {2, 3}, 0, 4}}, Attrs().i("rows", 5))
-            .test("odd", {{GALLEY_F32, {37, 67}}, {GALLEY_I32, {37}, 0, 10}}, Attrs().i("rows", 11))
-            .test("repeats", {{GALLEY_F32, {3, 50, 130}}, {GALLEY_I32, {3, 50}, 0, 2}}, Attrs().i("rows", 4))
-            .test("wide", {{GALLEY_F32, {2, 9, 513}}, {GALLEY_I32, {2, 9}, 0, 299}}, Attrs().i("rows", 300))
-            .test("bf16", {{GALLEY_BF16, {3, 50, 130}}, {GALLEY_I32, {3, 50}, 0, 2}}, Attrs().i("rows", 4))
-            .test("f16_f16", {{GALLEY_F16, {3, 50, 130}}, {GALLEY_I32, {3, 50}, 0, 2}}, Attrs().i("rows", 4).s("dtype", "f16"))
-            .test("f32_bf16", {{GALLEY_F32, {2, 9, 513}}, {GALLEY_I32, {2, 9}, 0, 299}}, Attrs().i("rows", 300).s("dtype", "bf16"))
-            .test("no_padding", {{GALLEY_F32, {3, 50, 130}}, {GALLEY_I32, {3, 50}, 0, 2}}, Attrs().i("rows", 4).i("padding", 1))
-            .test("no_padding_bf16", {{GALLEY_BF16, {37, 67}}, {GALLEY_I32, {37}, 0, 10}},
-                  Attrs().i("rows", 11).i("padding", 0).s("dtype", "bf16"))
-            .test("all_padding", {{GALLEY_F32, {2600, 16}}, {GALLEY_I32, {2600}, 2, 2}}, Attrs().i("rows", 70).i("padding", 2))
-            // Long runs of one id; more ids than rows, of several digits.
-            .test("padding", {{GALLEY_BF16, {2600, 16}}, {GALLEY_I32, {2600}, 2, 2}}, Attrs().i("rows", 70))
-            .test("runs", {{GALLEY_F32, {1500, 24}}, {GALLEY_I32, {1500}, 0, 2}}, Attrs().i("rows", 3).s("dtype", "bf16"))
-            .test("digits", {{GALLEY_F32, {1300, 9}}, {GALLEY_I32, {1300}, 0, 1499}}, Attrs().i("rows", 1500))
-            .test("tiles", {{GALLEY_BF16, {1100, 264}}, {GALLEY_I32, {1100}, 0, 511}}, Attrs().i("rows", 512)));
+const bool embedding_grad_added = add(
+    embedding_grad.input("dy", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ANY_DTYPE)
+        .input("ids", GALLEY_ROLE_ROWS, GALLEY_OPERAND_SAME_ROWS | GALLEY_OPERAND_NO_GRADIENT)
+        .output("dtable", GALLEY_ROLE_REDUCED, GALLEY_OPERAND_ACCUMULATES | GALLEY_OPERAND_ANY_DTYPE)
+        .flags(GALLEY_OP_LOW)
+        .attr("rows", GALLEY_ATTR_I64, GALLEY_ATTR_REQUIRED, "of the table")
+        .integer("padding", -1, "the id of which nothing is added: a row, or `rows`; -1: none")
+        .infer<embedding_grad_shape>()
+        .cost<embedding_grad_cost>()
+        .reference<embedding_grad_reference>()
+        .test("small", {{GALLEY_F32, {2, 3, 4}}, {GALLEY_I32, {2, 3}, 0, 4}}, Attrs().i("rows", 5))
+        .test("odd", {{GALLEY_F32, {37, 67}}, {GALLEY_I32, {37}, 0, 10}}, Attrs().i("rows", 11))
+        .test("repeats", {{GALLEY_F32, {3, 50, 130}}, {GALLEY_I32, {3, 50}, 0, 2}}, Attrs().i("rows", 4))
+        .test("wide", {{GALLEY_F32, {2, 9, 513}}, {GALLEY_I32, {2, 9}, 0, 299}}, Attrs().i("rows", 300))
+        .test("bf16", {{GALLEY_BF16, {3, 50, 130}}, {GALLEY_I32, {3, 50}, 0, 2}}, Attrs().i("rows", 4))
+        .test("f16_f16", {{GALLEY_F16, {3, 50, 130}}, {GALLEY_I32, {3, 50}, 0, 2}}, Attrs().i("rows", 4).s("dtype", "f16"))
+        .test("f32_bf16", {{GALLEY_F32, {2, 9, 513}}, {GALLEY_I32, {2, 9}, 0, 299}}, Attrs().i("rows", 300).s("dtype", "bf16"))
+        .test("no_padding", {{GALLEY_F32, {3, 50, 130}}, {GALLEY_I32, {3, 50}, 0, 2}}, Attrs().i("rows", 4).i("padding", 1))
+        .test("no_padding_bf16", {{GALLEY_BF16, {37, 67}}, {GALLEY_I32, {37}, 0, 10}},
+              Attrs().i("rows", 11).i("padding", 0).s("dtype", "bf16"))
+        .test("all_padding", {{GALLEY_F32, {2600, 16}}, {GALLEY_I32, {2600}, 2, 2}}, Attrs().i("rows", 70).i("padding", 2))
+        .test("no_row", {{GALLEY_F32, {3, 50, 130}}, {GALLEY_I32, {3, 50}, 0, 4}}, Attrs().i("rows", 4).i("padding", 4))
+        .test("no_rows", {{GALLEY_F32, {2600, 16}}, {GALLEY_I32, {2600}, 30, 32}}, Attrs().i("rows", 32).i("padding", 32))
+        .test("no_row_bf16", {{GALLEY_BF16, {37, 67}}, {GALLEY_I32, {37}, 0, 9}}, Attrs().i("rows", 9).i("padding", 9).s("dtype", "bf16"))
+        // Long runs of one id; more ids than rows, of several digits.
+        .test("padding", {{GALLEY_BF16, {2600, 16}}, {GALLEY_I32, {2600}, 2, 2}}, Attrs().i("rows", 70))
+        .test("runs", {{GALLEY_F32, {1500, 24}}, {GALLEY_I32, {1500}, 0, 2}}, Attrs().i("rows", 3).s("dtype", "bf16"))
+        .test("digits", {{GALLEY_F32, {1300, 9}}, {GALLEY_I32, {1300}, 0, 1499}}, Attrs().i("rows", 1500))
+        .test("tiles", {{GALLEY_BF16, {1100, 264}}, {GALLEY_I32, {1100}, 0, 511}}, Attrs().i("rows", 512)));
 
 }  // namespace
 }  // namespace galley::models::embedding_op
