@@ -184,15 +184,15 @@ Status Reader::read_bytes(const Entry& entry, uint64_t offset, std::span<std::by
   if (form.turned ? entry.shape.size() != 2 || in_blocks(entry.dtype) : parts < 1 || rows % parts || entry.shape.empty())
     return run_error(place_of(entry) + " is " + describe(entry.dtype, entry.shape) + ", and its rows " +
                      (form.turned ? "cannot be the model's columns" : "are not " + std::to_string(parts) + " equal parts"));
-  if (form.added != 0 && entry.dtype != Dtype::F32)
+  if (!form.same_numbers() && entry.dtype != Dtype::F32)
     return run_error(place_of(entry) + " is in " + name_of(entry.dtype) + ", and can only be read in F32: its numbers are not the model's");
   const auto u = [](int64_t x) { return static_cast<uint64_t>(x); };
   TRY_STATUS(form.turned ? read_exchanged(file, entry, offset, bytes, 1, u(entry.shape[1]), u(rows))
                          : read_exchanged(file, entry, offset, bytes, u(form.outer), u(form.a), u(form.b)));
-  for (size_t at = 0; form.added != 0 && at < bytes.size(); at += sizeof(float)) {
+  for (size_t at = 0; !form.same_numbers() && at < bytes.size(); at += sizeof(float)) {
     float number;
     std::memcpy(&number, &bytes[at], sizeof number);
-    number = static_cast<float>(static_cast<double>(number) - form.added);
+    number = static_cast<float>(static_cast<double>(number) / form.scale - form.added);
     std::memcpy(&bytes[at], &number, sizeof number);
   }
   return ok();

@@ -51,10 +51,11 @@ int64_t first_broken_block(Dtype dtype, std::span<const std::byte> bytes);
 struct FileForm {
   int64_t outer = 1, a = 1, b = 1;  ///< the tensor's first dimension is (outer, a, b, rest), and the file's (outer, b, a, rest)
   bool turned = false;              ///< a matrix that has the tensor's columns as its rows
-  double added = 0;                 ///< to each number, which has to be in F32
-  bool plain() const { return a * b == 1 && !turned && added == 0; }
-  /// The form of the tensor in a file of its own, beside a tensor as this file has it; but for what is added.
-  FileForm inverse() const { return {outer, b, a, turned, 0}; }
+  double added = 0, scale = 1;      ///< a number x is scale · (x + added) in the file, in F32
+  bool same_numbers() const { return added == 0 && scale == 1; }
+  bool plain() const { return a * b == 1 && !turned && same_numbers(); }
+  /// The form of the tensor in a file of its own, beside a tensor as this file has it; but for other numbers.
+  FileForm inverse() const { return {outer, b, a, turned}; }
 };
 
 /// Returns the bytes of a tensor; an error if a dimension is negative, rows are no whole blocks, or the product does not fit 63 bits.

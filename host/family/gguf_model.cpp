@@ -22,8 +22,13 @@ void push_gguf(lua_State* L, const char* key) {
 }
 
 tensor_files::FileForm gguf_form(const Value& said) {
-  const auto number = [&](const char* key, int64_t otherwise) { return said.field<int64_t>(key) ? *said.field<int64_t>(key) : otherwise; };
-  return {number("outer", 1), number("a", 1), number("b", 1), number("turned", 0) == 1, static_cast<double>(number("added", 0))};
+  const auto* form = said.as<Table>();
+  const auto number = [&](const char* key, double x) {
+    if (form && form->contains(key)) form->at(key).number(&x);
+    return x;
+  };
+  const auto whole = [&](const char* key) { return static_cast<int64_t>(number(key, 1)); };
+  return {whole("outer"), whole("a"), whole("b"), number("turned", 0) == 1, number("added", 0), number("scale", 1)};
 }
 
 namespace {

@@ -13,7 +13,7 @@ class Sandbox;
 /// Pushes what a family knows of GGUF files, its table, or a field of it; nil where there is none. Raises.
 void push_gguf(lua_State* L, const char* key);
 
-/// What a file has otherwise than a parameter, of the table that `tensor` returns, { outer, a, b, turned = 1, added }, or of nothing.
+/// What a file has otherwise than a parameter, of the table that `tensor` returns, { outer, a, b, turned = 1, added, scale }, or of nothing.
 tensor_files::FileForm gguf_form(const Value& said);
 
 /// Makes the configuration of the file's keys, in the words of config.json, with kGgufTypes where weights are in blocks.

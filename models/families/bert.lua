@@ -175,5 +175,6 @@ return {
     "classifier_dropout", "tie_weights_",
     "sbert_ce_default_activation_function", "sentence_transformers" },  -- what sentence-transformers makes of a cross-encoder's logits
   counts_tokens = { "roberta" },
+  gguf = require "gguf.bert",
   build = build,
 }

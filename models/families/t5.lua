@@ -26,6 +26,7 @@ end
 -- Whether the file has a head of its own: one with other numbers than the embedding. Where they are the same transformers ties them,
 -- whatever config.json says.
 local function own_head(g)
+  if g:has("output.weight") then return true end   -- of a GGUF file
   if not g:has("lm_head.weight") then return false end
   for _, name in ipairs { "shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight" } do
     if g:has(name) then return not g:same("lm_head.weight", name) end
@@ -127,5 +128,6 @@ return {
     { name = "feature-extraction", architecture = { t5 = "T5EncoderModel", mt5 = "MT5EncoderModel" } },
   },
   harmless = { "n_positions", "classifier_dropout", "is_gated_act", "dense_act_fn", "scale_decoder_outputs" },
+  gguf = require "gguf.t5",
   build = build,
 }

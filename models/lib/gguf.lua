@@ -37,10 +37,13 @@ local always = { ["expert_count"] = true, ["expert_used_count"] = true }
 --   read           function(config, file): puts the rest into a configuration made of `keys`. file: architecture, prefix of its keys,
 --                  get(key), `about`: all keys, `shapes` of tensors by name, `short`: numbers of short vectors by name
 --   write          function(config, file): returns what is otherwise than in config.json, by name there; raises where llama.cpp would
---                  compute something else. file: put(key, value), note(text, …), tensors by name: vectors that are no parameters
+--                  compute something else. None where such files are not written. file: put(key, value), note(text, …), tensors by
+--                  name: vectors that are no parameters
 --   prefix, blocks  of parameters' modules: what all but the head begin with, and what those of a block match: its number, the rest
 --   whole, block   by module, and by the rest: what the file calls it; a table: by model type
+--   called         function(module), instead of these four, where a model has more than one stack of blocks
 --   form           function(module, part, config): what the file has otherwise (docs/families.md)
+--   parts          what "weight" and "bias" are called otherwise
 --   ignored        patterns of tensors that are no parameters
 function M.family(d)
   local name_of = {}
@@ -99,20 +102,28 @@ function M.family(d)
     return out
   end
 
-  local function tensor(name, config)
-    local module, part = name:match("^(.*)%.(%w+)$")
+  local function called_in_blocks(module, config)
     -- Of LlamaModel, GPT2Model and so on.
     if not d.whole[module] and module:find(d.prefix, 1, true) ~= 1 then module = d.prefix .. module end
     local block, inner = module:match(d.blocks)
     local called = block and d.block[inner]
     if type(called) == "table" then called = called[config.model_type] end
-    called = called and ("blk.%s.%s"):format(block, called) or d.whole[module]
+    return called and ("blk.%s.%s"):format(block, called) or d.whole[module], inner
+  end
+
+  local function tensor(name, config)
+    local module, part = name:match("^(.*)%.(%w+)$")
+    part = d.parts and d.parts[part] or part
+    local called, inner
+    if d.called then called = d.called(module)
+    else called, inner = called_in_blocks(module, config) end
     if not called then fail("no tensor of a GGUF file is '%s'", name) end
     return ("%s.%s"):format(called, part), d.form and d.form(inner or module, part, config) or nil
   end
 
   local function adapter(about, shapes, config) return adapters(about, shapes, tensor, config) end
-  return { architectures = d.architectures, config = config, write = write, adapter = adapter, tensor = tensor, ignored = d.ignored or {} }
+  return { architectures = d.architectures, config = config, write = d.write and write, adapter = adapter, tensor = tensor,
+    ignored = d.ignored or {} }
 end
 
 return M

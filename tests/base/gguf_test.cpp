@@ -136,15 +136,15 @@ TEST_F(Gguf, AnyRangeOfATensorThatTheFileHasOtherwise) {
     EXPECT_TRUE(reader.read_bytes(entry, offset * sizeof(float), std::as_writable_bytes(std::span(out)), form).ok());
     return out;
   };
-  // Rows (2 heads, 3 kinds, 2) that the file has as (3, 2, 2); each third number's place of a matrix (4, 12); all of them less one.
-  const tensor_files::FileForm by_kind = {1, 2, 3}, turned = {.turned = true}, added = {.added = 1};
+  // Rows (2 heads, 3 kinds, 2) that the file has as (3, 2, 2); each third number's place of a matrix (4, 12); all of them twice, less one.
+  const tensor_files::FileForm by_kind = {1, 2, 3}, turned = {.turned = true}, added = {.added = 1, .scale = 0.5};
   std::vector<float> wanted[3];
   for (int head = 0; head < 2; ++head)
     for (int kind = 0; kind < 3; ++kind)
       for (int i = 0; i < 8; ++i) wanted[0].push_back(static_cast<float>((kind * 2 + head) * 8 + i));
   for (int row = 0; row < 4; ++row)
     for (int column = 0; column < 12; ++column) wanted[1].push_back(static_cast<float>(4 * column + row));
-  for (int i = 0; i < 48; ++i) wanted[2].push_back(static_cast<float>(i - 1));
+  for (int i = 0; i < 48; ++i) wanted[2].push_back(static_cast<float>(2 * i - 1));
   const tensor_files::FileForm forms[] = {by_kind, turned, added};
   for (size_t k = 0; k < 3; ++k)
     for (size_t from = 0; from < 48; ++from)

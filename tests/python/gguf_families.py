@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""GGUF files of Gemma, GPT-2, GPT-NeoX and BLOOM: what `galley export --format gguf` writes of each tensor, and that what is read of the file is the model; what is refused.
-tests/readback/gguf_written.py has llama.cpp read them."""
+"""GGUF files of Gemma, GPT-2, GPT-NeoX, BLOOM and T5, and of BERT, which is read only: what `galley export --format gguf` writes of each tensor, and that what is read of
+the file is the model; what is refused. tests/readback/gguf_written.py and gguf_t5.py have llama.cpp read them."""
+import base64
 import json
 import math
 import pathlib
 import shutil
+import struct
 
-from galley_test import binary, case, cases, check, error, every, finish, fixtures, fresh_folder, from_folder, load, recipe, run, together, use
-from gguf_kit import numbers_in, read, rows, write
+from galley_test import case, cases, check, error, every, finish, fixtures, fresh_folder, from_folder, load, recipe, run, save, together, use
+from gguf_kit import bytes_of, numbers_in, read, rows, write
 from steps_kit import trained
 
 fresh_folder()
@@ -120,9 +122,11 @@ def written_and_read(name, of):
     back = load(f'{name}-back/model.safetensors')
     check(back.keys() == plain.keys(), f'{sorted(back.keys() ^ plain.keys())}')
     for parameter, (_, shape, numbers) in plain.items():
-        check(back[parameter][1] == shape and max(abs(a - b) for a, b in together(back[parameter][2], numbers)) <= (1.2e-7 if 'gemma' in name else 0), f'{parameter} is another')
+        most = 1.2e-7 if 'gemma' in name else 0
+        check(back[parameter][1] == shape and max(abs(a - b) for a, b in together(back[parameter][2], numbers)) <= most, f'{parameter} is another')
     ours = json.loads(pathlib.Path(f'{name}-back/config.json').read_text())
-    for key in ('model_type', 'architectures', 'query_pre_attn_scalar', 'sliding_window', 'layer_types', 'rope_parameters', 'tie_word_embeddings', 'use_parallel_residual'):
+    for key in ('model_type', 'architectures', 'query_pre_attn_scalar', 'sliding_window', 'layer_types', 'rope_parameters', 'tie_word_embeddings',
+                'use_parallel_residual'):
         theirs = config.get(key)
         if theirs is not None and (key, name) not in {('sliding_window', 'gemma2-linear'), ('layer_types', 'gemma2-linear'), ('sliding_window', 'gemma3-whole')}:
             given = ours.get(key)
@@ -133,12 +137,122 @@ def written_and_read(name, of):
             check(given == theirs, f'{key}: {given}, not {theirs}')
 
 
+def t5_name(parameter):
+    whole = {'shared.weight': 'token_embd.weight', 'lm_head.weight': 'output.weight', 'encoder.final_layer_norm.weight': 'enc.output_norm.weight',
+             'decoder.final_layer_norm.weight': 'dec.output_norm.weight'}
+    if parameter in whole:
+        return whole[parameter]
+    stack, _, block, _, layer, rest = parameter.split('.', 5)
+    cross = '' if stack == 'encoder' or layer != '1' else 'cross_'
+    units = layer == ('1' if stack == 'encoder' else '2')
+    parts = {'layer_norm': 'ffn_norm' if units else f'{cross}attn_norm', 'wi': 'ffn_up', 'wi_0': 'ffn_gate', 'wi_1': 'ffn_up', 'wo': 'ffn_down',
+             'relative_attention_bias': 'attn_rel_b', **{x: f'{cross}attn_{x}' for x in 'qkvo'}}
+    return f'{stack[:3]}.blk.{block}.{parts[rest.removesuffix(".weight").rsplit(".", 1)[-1]]}.weight'
+
+
+@cases(['t5-relu-tied', 't5-own-head', 'mt5-own-head'])
+def encoders_and_decoders(name):
+    """A T5 that scales what the decoder makes has the scale in the weights of its last norm, since llama.cpp has none."""
+    said = run('export', models / name, '--format', 'gguf', '--out', f'{name}.gguf', '--json')
+    again = json.loads(said.stdout)['read_again']
+    check(again['apart'] < 1e-6 and again['same'] == again['positions'] == 32, f'{again}')
+    config, plain = json.loads((models / name / 'config.json').read_text()), load(models / name / 'model.safetensors')
+    keys, tensors = read(f'{name}.gguf')
+    for key, x in {'block_count': config['num_layers'], 'decoder_block_count': config['num_decoder_layers'], 'attention.key_length': config['d_kv'],
+                   'decoder_start_token_id': 0, 'attention.relative_buckets_count': 32}.items():
+        check(keys[f't5.{key}'] == ('U32', x), f'{key}: {keys[f"t5.{key}"]}, not {x}')
+    run('export', alone(f'{name}.gguf'), '--out', f'{name}-back', '--reference')
+    back, seen = load(f'{name}-back/model.safetensors'), set()
+    for parameter, (_, shape, numbers) in plain.items():
+        scaled = parameter == 'decoder.final_layer_norm.weight' and config['model_type'] == 't5' and config['scale_decoder_outputs']
+        scale = config['d_model'] ** -0.5 if scaled else 1
+        wants = [x * scale for x in numbers]
+        seen.add(t5_name(parameter))
+        written = tensors[t5_name(parameter)]
+        check(written[1] == shape and error(numbers_in(written), wants) < 1e-7, f'{parameter} is otherwise in the file')
+        check(back[parameter][1] == shape and error(list(back[parameter][2]), wants) < 1e-7, f'{parameter} comes back otherwise')
+    check(seen == tensors.keys() and back.keys() == plain.keys(), f'{sorted(seen ^ tensors.keys())}, {sorted(back.keys() ^ plain.keys())}')
+    ours = json.loads(pathlib.Path(f'{name}-back/config.json').read_text())
+    check(ours['scale_decoder_outputs'] is False and every(ours[key] == config[key] for key in ('is_gated_act', 'num_decoder_layers', 'num_layers')), f'{ours}')
+
+
+@cases(['', 'bert.'])
+def encoders(prefix):
+    """BERT is read: its embeddings are those of the same numbers in transformers' format."""
+    config, parts = json.loads((models / 'bert-mlm' / 'config.json').read_text()), load(models / 'bert-mlm' / 'model.safetensors')
+    names = {'embeddings.word_embeddings': 'token_embd', 'embeddings.position_embeddings': 'position_embd', 'embeddings.token_type_embeddings': 'token_types',
+             'embeddings.LayerNorm': 'token_embd_norm', 'attention.self.query': 'attn_q', 'attention.self.key': 'attn_k', 'attention.self.value': 'attn_v',
+             'attention.output.dense': 'attn_output', 'attention.output.LayerNorm': 'attn_output_norm', 'intermediate.dense': 'ffn_up', 'output.dense': 'ffn_down',
+             'output.LayerNorm': 'layer_output_norm'}
+    tensors = {}
+    for parameter, (_, shape, numbers) in parts.items():
+        if parameter.startswith('bert.') and 'pooler' not in parameter:
+            module, part = parameter.removeprefix('bert.').rsplit('.', 1)
+            number = module.split('.')[2] if module.startswith('encoder') else None
+            called = names[module.split('.', 3)[3]] if number else names[module]
+            tensors[f'blk.{number}.{called}.{part}' if number else f'{called}.{part}'] = ('F32', shape, bytes_of('F32', numbers))
+    keys = {'general.architecture': ('STR', 'bert'), 'bert.attention.causal': ('BOOL', False), 'bert.pooling_type': ('U32', 1),
+            'bert.attention.layer_norm_epsilon': ('F32', config['layer_norm_eps']),
+            **{f'bert.{k}': ('U32', config[x]) for k, x in {
+                'context_length': 'max_position_embeddings', 'embedding_length': 'hidden_size', 'block_count': 'num_hidden_layers',
+                'feed_forward_length': 'intermediate_size', 'attention.head_count': 'num_attention_heads'}.items()}}
+    folders = pathlib.Path(f'encoder-{prefix}file'), pathlib.Path(f'encoder-{prefix}plain')
+    for folder in folders:
+        folder.mkdir()
+        (folder / 'tokenizer.json').write_text(json.dumps(dict(
+            version='1.0', truncation=None, padding=None, added_tokens=[], normalizer=None, pre_tokenizer=dict(type='WhitespaceSplit'), post_processor=None, decoder=None,
+            model=dict(type='WordLevel', vocab={f'w{i}': i for i in range(config['vocab_size'])}, unk_token='w0'))))
+    write(folders[0] / 'model.gguf', keys, tensors)
+    (folders[1] / 'config.json').write_text(json.dumps(config))
+    save(folders[1] / 'model.safetensors', {prefix + k.removeprefix('bert.'): x for k, x in parts.items() if k.startswith('bert.') and 'pooler' not in k})
+    texts = ''.join(json.dumps(dict(text=' '.join(f'w{(7 * i + k * k) % 60 + 3}' for k in range(5 + 3 * i)))) + '\n' for i in range(3))
+    ours, theirs = ([json.loads(x)['embedding'] for x in run('embed', folder, '--length', 40, input=texts).stdout.splitlines()] for folder in folders)
+    check(every(error(a, b) < 1e-6 and len(a) == config['hidden_size'] for a, b in together(ours, theirs)), f'{ours[0][:4]}, not {theirs[0][:4]}')
+    untyped = {k: x for k, x in tensors.items() if k != 'token_types.weight'}
+    for words, *file in (("key 'bert.attention.causal' has to be false", dict(keys, **{'bert.attention.causal': ('BOOL', True)}), tensors),
+                         ("there is no tensor 'token_types.weight'", keys, untyped)):
+        write(folders[0] / 'model.gguf', *file)
+        said = run('embed', folders[0], '--length', 40, input=texts, code=2)
+        check(words in said.stderr, said.stderr)
+
+
+@case
+def unigram():
+    """The scores of a unigram model are the file's, and so are its normalizations."""
+    shutil.copytree(models / 't5-relu-tied', 'pieces')
+    vocab = [['<pad>', 0.0], ['</s>', 0.0], ['<unk>', 0.0], ['▁', -2.5], ['▁a', -3.25], ['b', -4.0]]
+    map_of = base64.b64encode(struct.pack('<I4I', 16, 0, 0, 0, 0) + b'x\0').decode()
+    metaspace = dict(type='Metaspace', replacement='▁', prepend_scheme='always', split=True)
+    tokenizer = dict(version='1.0', truncation=None, padding=None, normalizer=None, pre_tokenizer=metaspace, post_processor=None, decoder=None, model=dict(
+        type='Unigram', unk_id=2, vocab=vocab, byte_fallback=False), added_tokens=[dict(id=i, content=vocab[i][0], single_word=False, lstrip=False, rstrip=False,
+                                                                                        normalized=False, special=True) for i in range(3)])
+    for merges in (False, True):
+        if merges:
+            tokenizer['normalizer'] = dict(type='Sequence', normalizers=[dict(type='Precompiled', precompiled_charsmap=map_of),
+                                                                         dict(type='Strip', strip_left=False, strip_right=True),
+                                                                         dict(type='Replace', pattern=dict(Regex=' {2,}'), content='▁')])
+        pathlib.Path('pieces/tokenizer.json').write_text(json.dumps(tokenizer))
+        run('export', 'pieces', '--format', 'gguf', '--out', f'pieces-{merges}.gguf', '--unchecked')
+        keys = {k.removeprefix('tokenizer.ggml.'): x for k, x in read(f'pieces-{merges}.gguf')[0].items()}
+        scores, kinds = keys['scores'][1][1], keys['token_type'][1][1]
+        check(keys['model'] == ('STR', 't5') and kinds[:7] == [3, 3, 2, 1, 1, 1, 5], f'{kinds}')
+        check(keys['tokens'][1][1][:6] == [x for x, _ in vocab] and scores[:6] == [x for _, x in vocab], f'{scores}')
+        check(keys['add_space_prefix'] == ('BOOL', True) and keys['remove_extra_whitespaces'] == ('BOOL', merges), f'{keys["remove_extra_whitespaces"]}')
+        check(('precompiled_charsmap' in keys) == merges and (not merges or bytes(keys['precompiled_charsmap'][1][1]) == base64.b64decode(map_of)), 'another map')
+    for other, words in ((dict(normalizer=dict(type='Lowercase')), "no 'normalizer' of this kind for a unigram model"),
+                         (dict(pre_tokenizer=dict(metaspace, prepend_scheme='never')), "no 'pre_tokenizer' of this kind for a unigram model"),
+                         (dict(pre_tokenizer=dict(type='WhitespaceSplit')), "no 'pre_tokenizer' writes spaces as")):
+        pathlib.Path('pieces/tokenizer.json').write_text(json.dumps(dict(tokenizer, **other)))
+        said = run('export', 'pieces', '--format', 'gguf', '--out', 'none.gguf', code=2)
+        check(words in said.stderr, said.stderr)
+
+
 @cases(['gpt2', 'gpt-neox'])
 def adapters(name):
     """B is in the order of the weight's rows in the file; of GPT-2, whose weights PEFT turns around, too."""
     base = MODELS[name][0]
-    one = trained(recipe(f'lora-{name}.lua', from_folder(models / base), 'data.random {}', use('lora', rank=2, alpha=4, targets='all-linear'), use('sgd', lr=0.5), batch=1,
-                         length=8, steps=2, seed=3), f'lora-{name}')
+    lora = use('lora', rank=2, alpha=4, targets='all-linear')
+    one = trained(recipe(f'lora-{name}.lua', from_folder(models / base), 'data.random {}', lora, use('sgd', lr=0.5), batch=1, length=8, steps=2, seed=3), f'lora-{name}')
     run('export', one.path, '--out', f'lora-{name}-folder')
     run('export', one.path, '--format', 'gguf', '--out', f'lora-{name}.gguf')
     keys, tensors = read(f'lora-{name}.gguf')
@@ -181,6 +295,9 @@ REFUSED = {
              "RoPE of type 'yarn' is not written of such models (default, linear)"),
     'tied': ('gpt-neox-sequential', {}, "no model of type 'gpt_neox' whose head is its embedding"),
     'unscaled': ('gpt2-packed', dict(scale_attn_weights=False), "'scale_attn_weights' = true"),
+    'distance': ('t5-relu-tied', dict(relative_attention_max_distance=64), "'relative_attention_max_distance' = 128"),
+    'layers': ('t5-gated-untied', {}, "more layers of the decoder than of the encoder: 'num_decoder_layers' = 2, 'num_layers' = 1"),
+    'units': ('t5-relu-tied', dict(feed_forward_proj='gelu_new'), "'dense_act_fn' = relu"),
     'residual': ('bloom-six-heads', dict(apply_residual_connection_post_layernorm=True), "'apply_residual_connection_post_layernorm' = false"),
 }
 
@@ -221,7 +338,7 @@ def refused_keys(name, of):
 
 @case
 def norms_in_16_bit():
-    """One is added to the weights of Gemma's norms: in fewer bits than F32 they would be others."""
+    """Weights of Gemma's norms are larger by one in the file: in fewer bits than F32 they would be others."""
     changed('half', 'gemma')
     keys, tensors = read('half.gguf')
     kind, shape, data = tensors['output_norm.weight']

@@ -74,8 +74,8 @@ def numbers(name):
 @cases({'linear': ({'llama.rope.scaling.type': ('STR', 'linear'), 'llama.rope.scaling.factor': ('F32', 2.5)}, dict(rope_type='linear', factor=2.5)),
         'yarn': ({'llama.rope.scaling.type': ('STR', 'yarn'), 'llama.rope.scaling.factor': ('F32', 4.0), 'llama.rope.scaling.original_context_length': ('U32', 8),
                   'llama.rope.scaling.yarn_beta_fast': ('F32', 32.0)}, dict(rope_type='yarn', factor=4.0, original_max_position_embeddings=8)),
-        'yarn-attention': ({'llama.rope.scaling.type': ('STR', 'yarn'), 'llama.rope.scaling.factor': ('F32', 4.0), 'llama.rope.scaling.original_context_length': ('U32', 8),
-                            'llama.rope.scaling.attn_factor': ('F32', 0.5)},
+        'yarn-attention': ({'llama.rope.scaling.type': ('STR', 'yarn'), 'llama.rope.scaling.factor': ('F32', 4.0),
+                            'llama.rope.scaling.original_context_length': ('U32', 8), 'llama.rope.scaling.attn_factor': ('F32', 0.5)},
                            dict(rope_type='yarn', factor=4.0, original_max_position_embeddings=8, attention_factor=0.5 * (0.1 * math.log(4) + 1))),
         'llama3': ({}, dict(rope_type='llama3', factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=8192))})
 def rope(name, of):
@@ -240,7 +240,7 @@ def both_ropes(keys, tensors):
 
 
 REFUSED = {
-    'architecture': (put('general.architecture', ('STR', 'qwen3moe')), ("'general.architecture' is 'qwen3moe', which is not read from GGUF files", "supported: 'bloom', 'gemma'")),
+    'architecture': (put('general.architecture', ('STR', 'qwen3moe')), ("'general.architecture' is 'qwen3moe', which is not read from GGUF files", "supported: 'bert', 'bloom'")),
     'nameless': (gone('general.architecture'), ("no text 'general.architecture'",)),
     'key': (put('llama.attention.clamp_kqv', ('F32', 8.0)), ("key 'llama.attention.clamp_kqv'", 'not supported')),
     'layers': (put('llama.attention.head_count_kv', ('ARR', ('U32', [2, 4]))), ("'llama.attention.head_count_kv'", 'in all layers')),
@@ -248,7 +248,8 @@ REFUSED = {
     'length': (gone('llama.context_length'), ("there is no key 'llama.context_length'",)),
     'scaling': (put('llama.rope.scaling.type', ('STR', 'dynamic')), ("'dynamic'", 'not supported (none, linear, yarn, longrope)')),
     'yarn': (put('llama.rope.scaling.type', ('STR', 'yarn')), ("RoPE of type 'yarn' needs 'llama.rope.scaling.factor', from 1 on",)),
-    'beta': (lambda keys, tensors: [put(f'llama.rope.scaling.{k}', x)(keys, tensors) for k, x in (('type', ('STR', 'yarn')), ('factor', ('F32', 2.0)), ('yarn_beta_slow', ('F32', 2.0)))],
+    'beta': (lambda keys, tensors: keys.update({f'llama.rope.scaling.{k}': x for k, x in (('type', ('STR', 'yarn')), ('factor', ('F32', 2.0)),
+                                                                                          ('yarn_beta_slow', ('F32', 2.0)))}),
              ("'llama.rope.scaling.yarn_beta_slow' = 2.0 is not supported (1)",)),
     'attention': (put('llama.rope.scaling.attn_factor', ('F32', 2.0)), ("'llama.rope.scaling.attn_factor' = 2.0 is not supported",)),
     'longrope': (put('llama.rope.scaling.type', ('STR', 'longrope')), ("there is no key 'llama.rope.scaling.original_context_length'",)),

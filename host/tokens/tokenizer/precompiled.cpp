@@ -16,6 +16,8 @@ uint32_t label_of(uint32_t unit) { return unit & (1u << 31 | 0xFF); }
 uint32_t value_of(uint32_t unit) { return unit & 0x7FFFFFFF; }
 uint32_t offset_of(uint32_t unit) { return (unit >> 10) << ((unit & 1u << 9) >> 6); }
 
+}  // namespace
+
 std::optional<std::string> bytes_of_base64(std::string_view text) {
   while (!text.empty() && text.back() == '=') text.remove_suffix(1);
   std::string out;
@@ -38,8 +40,6 @@ std::optional<std::string> bytes_of_base64(std::string_view text) {
   if (held >= 6) return std::nullopt;
   return out;
 }
-
-}  // namespace
 
 Result<Precompiled> Precompiled::read(std::string_view map) {
   const std::optional<std::string> bytes = bytes_of_base64(map);

@@ -13,6 +13,9 @@
 
 namespace galley {
 
+/// Returns the bytes that a text in base64 says; nothing if it is none.
+std::optional<std::string> bytes_of_base64(std::string_view text);
+
 /// Immutable. [thread-safe]
 ///
 /// The map's bytes: the size of a table in bytes (U32), the table, and the replacements, each ended by a zero. The table is a trie in a

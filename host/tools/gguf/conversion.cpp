@@ -60,8 +60,8 @@ class RowConverter {
     convert(numbers_.data(), GALLEY_F32, bytes_.data(), dtype_of(entry_->dtype), n * width_);
     if (first_not_finite(numbers_.data(), GALLEY_F32, n * width_) >= 0)
       return run_error(from_.place_of(*entry_) + " has a number that is not finite");
-    if (tensor_.form.added != 0)
-      for (float& x : numbers_) x = static_cast<float>(static_cast<double>(x) + tensor_.form.added);
+    if (const auto& form = tensor_.form; !form.same_numbers())
+      for (float& x : numbers_) x = static_cast<float>((static_cast<double>(x) + form.added) * form.scale);
     out_.resize(static_cast<size_t>(n) * row_bytes_);
     TRY_STATUS(round_rows(n, pool));
     return std::span<const std::byte>(out_);

@@ -38,9 +38,9 @@ Status check_exports(const Study& study, const fs::path& out) {
   if (exports_to(study.program, "adapter") && exports_to(study.program, "model"))
     return recipe_error(place + ": this run saves an adapter beside a model that it has changed, which are two files",
                         "--merge writes the model with the adapter merged into its weights");
-  if (const std::string& task = study.recipe.learning.task; task != "causal-lm")
+  if (const std::string& task = study.recipe.learning.task; task != "causal-lm" && task != "seq2seq-lm")
     return recipe_error(place + ": a model whose task is '" + task + "' is not written as a GGUF file",
-                        "those of the task 'causal-lm' are");
+                        "those of the tasks 'causal-lm' and 'seq2seq-lm' are");
   return ok();
 }
 

@@ -6,7 +6,7 @@ namespace galley {
 namespace {
 
 /// The numbers of GGUF's types of values.
-constexpr uint32_t kU32 = 4, kI32 = 5, kF32 = 6, kBool = 7, kString = 8, kArray = 9;
+constexpr uint32_t kU8 = 0, kU32 = 4, kI32 = 5, kF32 = 6, kBool = 7, kString = 8, kArray = 9;
 
 uint32_t key_type(const Value& value) {
   if (value.as<bool>()) return kBool;
@@ -74,6 +74,12 @@ void GgufKeys::add(const std::string& key, std::span<const int32_t> numbers) {
   begin(key);
   put_list(kI32, numbers.size());
   for (const int32_t number : numbers) put(number);
+}
+
+void GgufKeys::add(const std::string& key, std::span<const uint8_t> bytes) {
+  begin(key);
+  put_list(kU8, bytes.size());
+  for (const uint8_t byte : bytes) put(byte);
 }
 
 }  // namespace galley

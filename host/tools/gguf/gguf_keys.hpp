@@ -17,6 +17,7 @@ class GgufKeys {
   void add(const std::string& key, std::span<const std::string> texts);
   void add(const std::string& key, std::span<const float> numbers);
   void add(const std::string& key, std::span<const int32_t> numbers);
+  void add(const std::string& key, std::span<const uint8_t> bytes);
 
   uint64_t count() const { return count_; }
   const std::string& bytes() const { return bytes_; }

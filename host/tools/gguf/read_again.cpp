@@ -22,8 +22,17 @@ Result<Positions> logits_of(const std::filesystem::path& folder, size_t length, 
   FolderStudy studied = TRY(study_folder(folder, {{}, static_cast<int64_t>(length)}, options));
   const auto session = TRY(studied.open());
   Generator generator(*session);
-  while (tokens->size() < drawn)
-    tokens->push_back(static_cast<int32_t>(galley_philox(1, tokens->size(), 0).word[0] % static_cast<uint64_t>(generator.vocabulary())));
+  const auto draw = [&](size_t i) {
+    return static_cast<int32_t>(galley_philox(1, i, 0).word[0] % static_cast<uint64_t>(generator.vocabulary()));
+  };
+  if (generator.has_source()) {
+    // What is drawn is the source; a target begins with one token.
+    std::vector<int32_t> source;
+    while (source.size() < std::max<size_t>(1, length / 2)) source.push_back(draw(source.size()));
+    generator.read_source(source);
+    if (tokens->empty()) tokens->push_back(studied.study->recipe.learning.start);
+  }
+  while (!generator.has_source() && tokens->size() < drawn) tokens->push_back(draw(tokens->size()));
   Positions out;
   for (size_t n = 1; n <= length; ++n) {
     const std::span<const float> logits = TRY(generator.logits(std::span(*tokens).first(n)));

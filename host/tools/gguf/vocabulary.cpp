@@ -10,6 +10,7 @@
 #include "host/base/file.hpp"
 #include "host/base/json.hpp"
 #include "host/tokens/text_codec.hpp"
+#include "host/tokens/tokenizer/precompiled.hpp"
 #include "host/tokens/tokenizer/unicode.hpp"
 #include "host/tools/gguf/pre_tokenizer_name.hpp"
 
@@ -46,8 +47,14 @@ class VocabularyWriter {
                           std::to_string(vocabulary));
     const auto* table = file_.field<Table>("model");
     const Value model = table ? Value(*table) : Value();
-    if (const std::string type = model.text_field("type"); type != "BPE")
-      return recipe_error("a tokenizer of type '" + type + "' is not written", "written is 'BPE', over bytes or as SentencePiece's");
+    const std::string type = model.text_field("type");
+    if (type == "Unigram") {
+      take_tokens(vocabulary);
+      return write_unigram(model);
+    }
+    if (type != "BPE")
+      return recipe_error("a tokenizer of type '" + type + "' is not written",
+                          "written are 'BPE', over bytes or as SentencePiece's, and 'Unigram'");
     for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
       if (!model.text_field(key).empty()) return recipe_error("llama.cpp knows no '" + std::string(key) + "' of byte-pair encoding");
     if (const auto* merges = model.field<List>("merges"))
@@ -148,6 +155,53 @@ class VocabularyWriter {
     TRY_STATUS(put_tokens());
     keys_->add("tokenizer.ggml.scores", std::span<const float>(scores));
     keys_->add("tokenizer.ggml.add_space_prefix", Value(prefix));
+    return ok();
+  }
+
+  /// SentencePiece's unigram model, as T5's: the scores are the file's own.
+  Status write_unigram(const Value& model) {
+    std::string map;
+    bool merges = false;
+    const Value normalizer = part("normalizer"), pre = part("pre_tokenizer");
+    const auto* steps = normalizer.field<List>("normalizers");
+    for (const Value& step : steps ? *steps : normalizer.is_nil() ? List() : List{normalizer}) {
+      const std::string type = step.text_field("type");
+      const auto* pattern = step.field<Table>("pattern");
+      const auto* left = step.field<bool>("strip_left");
+      if (type == "Precompiled" && map.empty()) map = bytes_of_base64(step.text_field("precompiled_charsmap")).value_or("");
+      else if (type == "Replace" && pattern && Value(*pattern).text_field("Regex") == " {2,}" && step.text_field("content") == kSpaceMark)
+        merges = true;
+      else if (type != "Strip" || !left || *left)
+        return recipe_error("llama.cpp knows no 'normalizer' of this kind for a unigram model: " + to_json(step).substr(0, 300));
+    }
+    bool marks = false;
+    const auto* splits = pre.field<List>("pretokenizers");
+    for (const Value& step : splits ? *splits : List{pre}) {
+      const std::string type = step.text_field("type"), scheme = step.text_field("prepend_scheme");
+      const auto* old = step.field<bool>("add_prefix_space");
+      const bool prefixes = scheme.empty() ? !old || *old : scheme == "always";
+      if (type == "WhitespaceSplit") merges = true;
+      else if (type == "Metaspace" && step.text_field("replacement") == kSpaceMark && prefixes) marks = true;
+      else return recipe_error("llama.cpp knows no 'pre_tokenizer' of this kind for a unigram model: " + to_json(step).substr(0, 300));
+    }
+    if (!marks) return recipe_error("no 'pre_tokenizer' writes spaces as '▁', as llama.cpp does for a unigram model");
+    // llama.cpp finds those that no piece has by the score of what it adds: the least one.
+    std::vector<float> scores(tokens_.size(), -10000.0f);
+    const auto* pieces = model.field<List>("vocab");
+    for (size_t id = 0; pieces && id < std::min(pieces->size(), scores.size()); ++id) {
+      const auto* piece = (*pieces)[id].as<List>();
+      double score = 0;
+      if (piece && piece->size() == 2 && (*piece)[1].number(&score)) scores[id] = static_cast<float>(score);
+    }
+    if (const TokenId unknown = tokenizer_.unknown(); unknown >= 0) kinds_[static_cast<size_t>(unknown)] = kUnknown;
+    keys_->add("tokenizer.ggml.model", Value("t5"));
+    keys_->add("tokenizer.ggml.pre", Value("default"));
+    TRY_STATUS(put_tokens());
+    keys_->add("tokenizer.ggml.scores", std::span<const float>(scores));
+    keys_->add("tokenizer.ggml.add_space_prefix", Value(true));
+    keys_->add("tokenizer.ggml.remove_extra_whitespaces", Value(merges));
+    if (!map.empty())
+      keys_->add("tokenizer.ggml.precompiled_charsmap", std::span(reinterpret_cast<const uint8_t*>(map.data()), map.size()));
     return ok();
   }
 
