@@ -15,6 +15,7 @@
 #include "host/plan/known_isa.hpp"
 #include "host/session/saved_documents.hpp"
 #include "host/session/study_checks.hpp"
+#include "host/session/vocabulary.hpp"
 #include "host/tokens/peek.hpp"
 #include "host/tokens/text_codec.hpp"
 
@@ -129,20 +130,11 @@ Result<bool> find_labels(Study& s, const StudyOptions& options) {
   return !model.label_names.empty();
 }
 
-/// Reads the model's configuration. Its vocabulary has every token that the recipe adds.
+/// Reads the model's configuration.
 Status read_model(Study& s) {
   s.model = TRY(read_model_config(s.recipe, s.installation.families));
   s.recipe.learning = s.model.learning;
-  if (s.recipe.model.new_tokens.empty()) return ok();
-  const std::string place = s.recipe.model.place.text();
-  if (s.model.gguf)
-    return recipe_error(place + ": tokens cannot be added to a GGUF file", "take the model's folder in Hugging Face's format");
-  const TextCodec codec = TRY(TextCodec::open(text_spec(s.recipe), s.recipe));
-  auto* rows = std::get_if<int64_t>(&s.model.config["vocab_size"]);
-  if (!rows) return recipe_error(place + ": tokens are added, and " + s.model.origin + " has no 'vocab_size' to count them in");
-  s.model.added_rows = std::max<int64_t>(0, codec.vocabulary() - *rows);
-  *rows += s.model.added_rows;
-  return ok();
+  return grow_vocabulary(s.recipe, s.model);
 }
 
 /// Reads the files that the recipe names: the model's configuration, and what the data is.
@@ -173,34 +165,11 @@ Status read_inputs(Study& s, const StudyOptions& options) {
 /// Positions of a prompt that are taken at once: enough for products to run at full speed.
 constexpr int64_t kPromptPositions = 64;
 
-/// Tokens that a strategy's option names by their texts become ids.
-Status number_tokens(Study& s) {
-  std::optional<TextCodec> codec;
-  for (Use& use : s.recipe.uses)
-    for (const OptionSpec& option : TRY(s.plugins->strategy(use.name, use.place)).spec->options) {
-      const auto given = use.options.find(option.name);
-      if (option.matches != "tokens" || given == use.options.end()) continue;
-      if (given->second.as<std::string>()) given->second = Value(List{given->second});
-      auto* list = std::get_if<List>(&given->second);
-      for (size_t i = 0; list && i < list->size(); ++i) {
-        const auto* text = (*list)[i].as<std::string>();
-        if (!text) continue;
-        if (!codec) codec.emplace(TRY(TextCodec::open(text_spec(s.recipe), s.recipe)));
-        const TokenId id = codec->find(*text);
-        if (id < 0)
-          return recipe_error(use.place_of(option.name).text() + ": '" + option.name + "': the tokenizer has no token '" + *text + "'",
-                              "add it: model { …, add_special_tokens = { … } }");
-        (*list)[i] = Value(int64_t{id});
-      }
-    }
-  return ok();
-}
-
 /// Loads the strategies of the recipe.
 Status load_strategies(Study& s) {
   // First of all, so that no strategy's plugin can put an op of its own in the place of a standard one.
   TRY(bind_roles(*s.plugins));
-  TRY_STATUS(number_tokens(s));
+  TRY_STATUS(number_tokens(s.recipe, *s.plugins));
   for (const Use& use : s.recipe.uses) s.loaded.push_back(TRY(LoadedStrategy::create(*s.plugins, use)));
   return check_needs(*s.plugins, s.loaded);
 }
@@ -328,6 +297,7 @@ Result<std::unique_ptr<Study>> make_study(const Recipe& recipe, const StudyOptio
   for (const Program::Input& input : s.program.inputs)
     if (input.fill == s.data.layout.own_labels()) s.data.layout.counted_own = input.fill;
   warn_of_unused_kernels(s, options);
+  if (const std::string untrained = untrained_rows(s); options.warn && !untrained.empty()) options.warn(untrained);
   if (reads_data(options))
     TRY_STATUS(s.kinds.check(s.data, s.recipe.data, s.program.vocabulary, {s.program.micro_batches, s.program.window_tokens}));
   s.plan = make_plan(s.program, s.target);
@@ -355,7 +325,8 @@ Status settle_steps(Study& s, Source& source, const std::function<void(const std
     return recipe_error(recipe.epochs_place.text() + ": the epochs were " + std::to_string(recipe.steps) + " steps and are " +
                             std::to_string(steps) + " now",
                         "the data has changed since the run began; begin a new run");
-  const Recipe settled = TRY(with_steps(recipe, steps));
+  Recipe settled = TRY(with_steps(recipe, steps));
+  TRY_STATUS(number_tokens(settled, *s.plugins));
   for (const std::string& warning : settled.warnings) warn(warning);
   std::map<size_t, std::unique_ptr<const Options>> of_use;
   for (ScalarSlot& slot : s.program.slots) {

@@ -129,6 +129,32 @@ def adapters():
 
 
 @case
+def rows_alone():
+    """Under an adapter the tables are frozen, and a warning says so; tokens that its options name by their texts are trained alone, by steps and by epochs."""
+    base = base_of('untied')
+    frozen = recipe('frozen.lua', model_of(base, **NEW), DATA % '"model"', use('lora', rank=2), use('adamw', lr=1e-2), batch=2, length=24, steps=3)
+    check('stay the mean of the others' in galley('plan', frozen).stderr, 'nothing says that new rows are not trained')
+    tokens = list(IDS)
+    modules = [dict(module='embed_tokens', indices=tokens[:2]), dict(module='lm_head', indices=tokens)]
+    one = made('rows', model_of(base, **NEW), use('lora', rank=2, trainable_token_modules=modules), use('adamw', lr=1e-2), steps=0, epochs=1, flags=('--reference',))
+    asked = ('--prompt', 'call <call>', '--temperature', 0, '--tokens', 12)
+    of_run = run('sample', one.path, *asked).stdout
+    check(run('sample', one.path / 'adapter', '--base', base, *asked).stdout == of_run, 'the folder of the adapter writes another text')
+    config = json.loads((one.path / 'adapter/adapter_config.json').read_text())['trainable_token_indices']
+    check(config == {'model.embed_tokens': [IDS[x] for x in tokens[:2]], 'lm_head': list(IDS.values())}, f'{config}')
+    run('export', one.path, '--merge', '--out', 'rows-merged')
+    tables = load('rows-merged/model.safetensors')
+    before = load(base / 'model.safetensors')
+    for name, trained in (('model.embed_tokens.weight', tokens[:2]), ('lm_head.weight', tokens)):
+        mean = mean_rows(before[name][2], 16)
+        moved = [k for k, i in IDS.items() if not every(abs(x - y) < 1e-6 for x, y in together(tables[name][2][i * 16:i * 16 + 16], mean))]
+        check(moved == trained, f'{name}: {moved} have moved, not {trained}')
+        check(list(tables[name][2][:first * 16]) == list(before[name][2]), f'{name}: other rows have changed')
+    tied = made('rows-tied', model_of(base_of('tied'), **NEW), use('lora', rank=2, trainable_token_indices='<call>'), use('adamw', lr=1e-2))
+    check(json.loads((tied.path / 'adapter/adapter_config.json').read_text())['trainable_token_indices'] == [IDS['<call>']], 'one token')
+
+
+@case
 def existing_token():
     """One of the vocabulary keeps its id, and is found before anything is cut."""
     base = base_of('tied')
@@ -153,6 +179,9 @@ def refused():
     config = json.loads((base / 'config.json').read_text())
     pathlib.Path('uncounted/config.json').write_text(json.dumps({k: v for k, v in config.items() if k != 'vocab_size'}))
     check_error(said('uncounted', model_of('uncounted', **NEW)), 2, "config.json has no 'vocab_size' to count them in")
+    unknown = recipe('unknown.lua', model_of(base, **NEW), DATA % '"model"', use('lora', rank=2, trainable_token_indices=['<none>']), use('sgd', lr=1.0), batch=2, length=24,
+                     steps=1)
+    check_error(galley('plan', unknown), 2, "'trainable_token_indices': the tokenizer has no token '<none>'", hint='add it: model {')
     run('export', base, '--format', 'gguf', '--out', 'base.gguf')
     pathlib.Path('gguf').mkdir()
     shutil.copy('base.gguf', 'gguf/model.gguf')
