@@ -3,6 +3,7 @@
 #include <cmath>
 #include <set>
 #include <span>
+#include <tuple>
 
 #include "host/base/gguf.hpp"
 #include "host/base/listed.hpp"
@@ -21,14 +22,36 @@ void push_gguf(lua_State* L, const char* key) {
   lua_remove(L, -2);
 }
 
-tensor_files::FileForm gguf_form(const Value& said) {
-  const auto* form = said.as<Table>();
+Result<List> ask_gguf(Sandbox& lua, const char* key, const List& arguments) {
+  struct Ask {
+    const char* key;
+    const List& arguments;
+    List answers;
+  } ask = {key, arguments, {}};
+  TRY_STATUS(lua.protect(
+      [](lua_State* L) -> int {
+        auto* a = static_cast<Ask*>(lua_touserdata(L, 1));
+        push_gguf(L, a->key);
+        const bool calls = lua_isfunction(L, -1);
+        for (size_t i = 0; calls && i < a->arguments.size(); ++i) push_value(L, a->arguments[i]);
+        if (calls) lua_call(L, static_cast<int>(a->arguments.size()), LUA_MULTRET);
+        if (lua_gettop(L) < 2) lua_pushnil(L);
+        for (int i = 2; i <= lua_gettop(L); ++i) a->answers.push_back(to_value(L, i));
+        return 0;
+      },
+      &ask));
+  return std::move(ask.answers);
+}
+
+std::pair<std::string, tensor_files::FileForm> gguf_name(const List& said) {
+  const auto* form = said.size() > 1 ? said[1].as<Table>() : nullptr;
   const auto number = [&](const char* key, double x) {
     if (form && form->contains(key)) form->at(key).number(&x);
     return x;
   };
   const auto whole = [&](const char* key) { return static_cast<int64_t>(number(key, 1)); };
-  return {whole("outer"), whole("a"), whole("b"), number("turned", 0) == 1, number("added", 0), number("scale", 1)};
+  const auto* name = said[0].as<std::string>();
+  return {name ? *name : "", {whole("outer"), whole("a"), whole("b"), number("turned", 0) == 1, number("added", 0), number("scale", 1)}};
 }
 
 namespace {
@@ -38,15 +61,7 @@ Result<Family> find_architecture(const std::string& architecture, const FamilyFo
   std::vector<std::string> known;
   for (const auto& file : TRY(family_files(folders))) {
     Family family = TRY(open_family(file, folders));
-    Value read;
-    TRY_STATUS(family.lua->protect(
-        [](lua_State* L) -> int {
-          push_gguf(L, "architectures");
-          if (lua_istable(L, -1)) *static_cast<Value*>(lua_touserdata(L, 1)) = to_value(L, -1);
-          return 0;
-        },
-        &read));
-    for (const std::string& name : texts_in(read)) {
+    for (const std::string& name : texts_in(TRY(ask_gguf(*family.lua, "architectures", {})).front())) {
       if (name == architecture) return family;
       known.push_back(name);
     }
@@ -75,27 +90,12 @@ Result<Table> short_vectors(const gguf::Header& header) {
 
 /// What a GGUF file says of its model, in the words of config.json.
 Result<Table> gguf_config(Family& family, const gguf::Header& header, const std::string& origin) {
-  struct Ask {
-    const gguf::Header& header;
-    const Table short_vectors;
-    Value config;
-  } ask = {header, TRY(short_vectors(header)), {}};
-  const Status asked = family.lua->protect(
-      [](lua_State* L) -> int {
-        auto* a = static_cast<Ask*>(lua_touserdata(L, 1));
-        push_gguf(L, "config");
-        push_value(L, Value(a->header.metadata));
-        Table shapes;
-        for (const tensor_files::Entry& entry : a->header.entries) shapes[entry.name] = Value(List(entry.shape.begin(), entry.shape.end()));
-        push_value(L, Value(std::move(shapes)));
-        push_value(L, Value(a->short_vectors));
-        lua_call(L, 3, 1);
-        a->config = to_value(L, -1);
-        return 0;
-      },
-      &ask);
+  Table shapes;
+  for (const tensor_files::Entry& entry : header.entries) shapes[entry.name] = Value(List(entry.shape.begin(), entry.shape.end()));
+  const Value vectors(TRY(short_vectors(header)));
+  const Result<List> asked = ask_gguf(*family.lua, "config", {Value(header.metadata), Value(std::move(shapes)), vectors});
   if (!asked) return recipe_error(origin + ": " + asked.error().cause, asked.error().hint);
-  const Table* config = ask.config.as<Table>();
+  const Table* config = asked->front().as<Table>();
   if (!config) return recipe_error(origin + ": the family makes no configuration of it");
   Table out = *config;
   std::set<std::string> types;
@@ -120,39 +120,22 @@ Status read_gguf_model(const std::filesystem::path& file, const FamilyFolders& f
 }
 
 Status name_in_gguf(Sandbox& lua, const ModelConfig& model, Draft& draft) {
-  struct Ask {
-    const ModelConfig& model;
-    Draft& draft;
-  } ask = {model, draft};
-  const Status named = lua.protect(
-      [](lua_State* L) -> int {
-        auto* a = static_cast<Ask*>(lua_touserdata(L, 1));
-        push_gguf(L, "tensor");
-        push_value(L, Value(a->model.config));
-        const auto name = [&](const std::string& of, tensor_files::FileForm* form) {
-          lua_pushvalue(L, 2);
-          lua_pushlstring(L, of.data(), of.size());
-          lua_pushvalue(L, 3);
-          lua_call(L, 2, 2);
-          std::string out = luaL_checkstring(L, -2);
-          *form = gguf_form(to_value(L, -1));
-          lua_pop(L, 2);
-          return out;
-        };
-        for (galley_tensor t = 1; t <= a->draft.graph.tensor_count(); ++t) {
-          GraphTensor& x = a->draft.graph.tensor(t);
-          if (x.source.path.empty()) continue;
-          x.source.name = name(x.source.name, &x.source.form);
-          for (std::string& alias : x.source.aliases) alias = name(alias, &x.source.form);
-          std::erase(x.source.aliases, x.source.name);
-          x.source.hint.clear();
-        }
-        push_gguf(L, "ignored");
-        for (const std::string& pattern : texts_in(to_value(L, -1))) a->draft.ignored_files.push_back(pattern);
-        return 0;
-      },
-      &ask);
-  if (!named) return recipe_error(model.origin + ": " + named.error().cause, named.error().hint);
+  const Value config(model.config);
+  const auto name = [&](std::string* of, tensor_files::FileForm* form) -> Status {
+    const Result<List> said = ask_gguf(lua, "tensor", {Value(*of), config});
+    if (!said) return recipe_error(model.origin + ": " + said.error().cause, said.error().hint);
+    std::tie(*of, *form) = gguf_name(*said);
+    return ok();
+  };
+  for (galley_tensor t = 1; t <= draft.graph.tensor_count(); ++t) {
+    SourceFile& source = draft.graph.tensor(t).source;
+    if (source.path.empty()) continue;
+    TRY_STATUS(name(&source.name, &source.form));
+    for (std::string& alias : source.aliases) TRY_STATUS(name(&alias, &source.form));
+    std::erase(source.aliases, source.name);
+    source.hint.clear();
+  }
+  for (const std::string& pattern : texts_in(TRY(ask_gguf(lua, "ignored", {})).front())) draft.ignored_files.push_back(pattern);
   return ok();
 }
 

@@ -2,6 +2,9 @@
 // { architectures, config(keys, shapes, short), tensor(name, config), ignored }.
 #pragma once
 
+#include <string>
+#include <utility>
+
 #include "host/family/family.hpp"
 
 struct lua_State;
@@ -13,8 +16,12 @@ class Sandbox;
 /// Pushes what a family knows of GGUF files, its table, or a field of it; nil where there is none. Raises.
 void push_gguf(lua_State* L, const char* key);
 
-/// What a file has otherwise than a parameter, of the table that `tensor` returns, { outer, a, b, turned = 1, added, scale }, or of nothing.
-tensor_files::FileForm gguf_form(const Value& said);
+/// Calls a function of that table with values, or reads another field of it; returns at least one answer, nil where there is none. An error is
+/// what the function raised.
+Result<List> ask_gguf(Sandbox& lua, const char* key, const List& arguments);
+
+/// What a file calls a parameter, and has otherwise, of what `tensor` returns: a name, and { outer, a, b, turned = 1, added, scale } or nothing.
+std::pair<std::string, tensor_files::FileForm> gguf_name(const List& said);
 
 /// Makes the configuration of the file's keys, in the words of config.json, with kGgufTypes where weights are in blocks.
 Status read_gguf_model(const std::filesystem::path& file, const FamilyFolders& folders, ModelConfig* out);

@@ -269,6 +269,19 @@ def adapters(name):
 
 
 @case
+def blocks_by_kind():
+    """Rows of blocks are moved whole: the file computes what the model does, to what rounding takes."""
+    said = run('export', models / 'gpt-neox-partial', '--format', 'gguf', '--dtype', 'q8_0', '--out', 'neox-q8.gguf', '--json')
+    again = json.loads(said.stdout)['read_again']
+    check(0 < again['apart'] < 0.05, f'{again}')
+    name = 'gpt_neox.layers.1.attention.query_key_value.weight'
+    _, shape, numbers = load(models / 'gpt-neox-partial' / 'model.safetensors')[name]
+    wants = in_file('gptneox', 'attention.query_key_value', 'weight', shape, list(numbers), 4)[1]
+    kind, extents, _ = tensor = read('neox-q8.gguf')[1]['blk.1.attn_qkv.weight']
+    check((kind, extents) == ('Q8_0', shape) and error(numbers_in(tensor), wants) < 1e-2, f'{kind} {extents}')
+
+
+@case
 def turned_blocks():
     """Galley reads no blocks of matrices that lie the other way round: it writes them where nobody asks for the comparison."""
     said = run('export', models / 'gpt2-packed', '--format', 'gguf', '--dtype', 'q8_0', '--out', 'q8.gguf', code=2)

@@ -51,73 +51,31 @@ Result<GgufNaming> GgufNaming::create(const std::string& model_type, const Famil
                         "these are: " + listed(TRY(types_that_write(folders)), 20, 400) +
                             "; without --format gguf, a folder in Hugging Face's "
                             "format is written");
-  struct Ask {
-    const Value& config;
-    Value answer;
-  } ask = {out.config_, {}};
-  const Status asked = out.family_.lua->protect(
-      [](lua_State* L) -> int {
-        auto* a = static_cast<Ask*>(lua_touserdata(L, 1));
-        push_gguf(L, "write");
-        push_value(L, a->config);
-        lua_call(L, 1, 1);
-        a->answer = to_value(L, -1);
-        return 0;
-      },
-      &ask);
+  const Result<List> asked = ask_gguf(*out.family_.lua, "write", {out.config_});
   if (!asked) return recipe_error(what + ": this model is not written as a GGUF file: " + asked.error().cause, asked.error().hint);
-  out.model_.architecture = ask.answer.text_field("architecture");
-  out.model_.keys = keys_in(ask.answer);
-  if (const auto* vectors = ask.answer.field<Table>("tensors")) out.model_.vectors = *vectors;
-  if (const auto* notes = ask.answer.field<List>("notes")) out.model_.notes = texts_in(*notes);
+  const Value& answer = asked->front();
+  out.model_.architecture = answer.text_field("architecture");
+  out.model_.keys = keys_in(answer);
+  if (const auto* vectors = answer.field<Table>("tensors")) out.model_.vectors = *vectors;
+  if (const auto* notes = answer.field<List>("notes")) out.model_.notes = texts_in(*notes);
   return out;
 }
 
 Result<GgufNaming::Named> GgufNaming::tensor(const std::string& parameter) {
-  struct Ask {
-    const std::string& parameter;
-    const Value& config;
-    Named named;
-  } ask = {parameter, config_, {}};
-  TRY_STATUS(family_.lua->protect(
-      [](lua_State* L) -> int {
-        auto* a = static_cast<Ask*>(lua_touserdata(L, 1));
-        push_gguf(L, "tensor");
-        lua_pushlstring(L, a->parameter.data(), a->parameter.size());
-        push_value(L, a->config);
-        lua_call(L, 2, 2);
-        a->named.name = luaL_checkstring(L, -2);
-        a->named.form = gguf_form(to_value(L, -1));
-        return 0;
-      },
-      &ask));
-  return ask.named;
+  const auto [name, form] = gguf_name(TRY(ask_gguf(*family_.lua, "tensor", {Value(parameter), config_})));
+  return Named{name, form};
 }
 
 Result<GgufNaming::Adapter> GgufNaming::adapter(const Value& about, const Table& shapes) {
-  struct Ask {
-    const Value &about, &config;
-    const Table& shapes;
-    Value answer;
-  } ask = {about, config_, shapes, {}};
-  const Status asked = family_.lua->protect(
-      [](lua_State* L) -> int {
-        auto* a = static_cast<Ask*>(lua_touserdata(L, 1));
-        push_gguf(L, "adapter");
-        push_value(L, a->about);
-        push_value(L, Value(a->shapes));
-        push_value(L, a->config);
-        lua_call(L, 3, 1);
-        a->answer = to_value(L, -1);
-        return 0;
-      },
-      &ask);
-  if (!asked) return asked.error();
+  const Value answer = TRY(ask_gguf(*family_.lua, "adapter", {about, Value(shapes), config_})).front();
   Adapter out;
-  out.keys = keys_in(ask.answer);
-  if (const auto* tensors = ask.answer.field<Table>("tensors"))
-    for (const auto& [name, pair] : *tensors)
-      out.tensors[name] = {pair.text_field("name"), gguf_form(pair.field<Table>("form") ? Value(*pair.field<Table>("form")) : Value())};
+  out.keys = keys_in(answer);
+  if (const auto* tensors = answer.field<Table>("tensors"))
+    for (const auto& [name, said] : *tensors)
+      if (const auto* list = said.as<List>(); list && !list->empty()) {
+        const auto [called, form] = gguf_name(*list);
+        out.tensors[name] = {called, form};
+      }
   return out;
 }
 

@@ -11,7 +11,7 @@ local function says_nothing(value)
 end
 
 -- `about`: adapter_config.json. `shapes`: those of the adapter's tensors by name. `tensor`, `config`: as a family has them. Returns the
--- keys of the file, and by tensor { name = there, form = what the file has otherwise }.
+-- keys of the file, and by tensor { its name there, what the file has otherwise }.
 return function(about, shapes, tensor, config)
   if about.peft_type ~= "LORA" then refuse("'peft_type': \"%s\"", about.peft_type) end
   for _, key in ipairs { "use_dora", "alpha_pattern", "bias", "lora_bias", "modules_to_save", "trainable_token_indices" } do
@@ -29,7 +29,7 @@ return function(about, shapes, tensor, config)
     if called == "output.weight" and config.tie_word_embeddings then refuse("matrices of a head that is the embedding") end
     local rank = kind == "A" and shape[1] or shape[2]
     least, most = math.min(least, rank), math.max(most, rank)
-    out.tensors[name] = { name = called .. ".lora_" .. kind:lower(), form = kind == "B" and not turned and form or nil }
+    out.tensors[name] = { called .. ".lora_" .. kind:lower(), kind == "B" and not turned and form or nil }
   end
   local alpha = about.lora_alpha + 0.0
   if about.use_rslora and most > 0 then
