@@ -54,7 +54,7 @@ int64_t slot_of(const Node& node, uint32_t tokens, int64_t id) {
 constexpr uint32_t kF = GALLEY_F32, kB = GALLEY_BF16, kH = GALLEY_F16, kI = GALLEY_I32;
 constexpr uint64_t kAny = GALLEY_OPERAND_ANY_DTYPE, kIds = GALLEY_OPERAND_NO_GRADIENT, kOptional = GALLEY_OPERAND_OPTIONAL;
 
-// ---- put_token_rows ------------------------------------------------------------------------------------------------------------------------
+// ---- put_token_rows -------------------------------------------------------------------------------------------------------------------
 
 void put_token_rows_shape(const Node& node, Shapes& out) {
   of_numbers(node, 0, "x");
@@ -114,7 +114,7 @@ const bool put_token_rows_added =
             .test("f16", {{kH, {37, 64}}, {kI, {37}, 0, 2}, {kI, {1}, 1, 1}, {kH, {1, 64}}})
             .test("f32 to bf16", {{kF, {37, 64}}, {kI, {37}, 0, 2}, {kI, {1}, 1, 1}, {kF, {1, 64}}}, Attrs().s("dtype", "bf16")));
 
-// ---- token_slots -----------------------------------------------------------------------------------------------------------------------
+// ---- token_slots ----------------------------------------------------------------------------------------------------------------------
 
 void token_slots_shape(const Node& node, Shapes& out) {
   of_ids(node, 0, "ids");
@@ -143,7 +143,7 @@ const bool token_slots_added = add(token_slots.flags(GALLEY_OP_PRIVATE)
                                        .test("many", {{kI, {3, 517}, 0, 60}, {kI, {40}, 0, 999}})
                                        .test("padding", {{kI, {1300}, 0, 3}, {kI, {1}, 3, 3}}, Attrs().i("padding", 3)));
 
-// ---- put_token_columns and take_token_columns ----------------------------------------------------------------------------------------------------
+// ---- put_token_columns and take_token_columns -----------------------------------------------------------------------------------------
 
 void put_token_columns_shape(const Node& node, Shapes& out) {
   of_numbers(node, 0, "x");
@@ -221,7 +221,7 @@ const bool take_token_columns_added = add(take_token_columns.flags(GALLEY_OP_PRI
                                               .test("f16 to f32", {{kH, {37, 64}}, {kI, {5}, 0, 63}}, Attrs().s("dtype", "f32"))
                                               .test("f32 to bf16", {{kF, {37, 64}}, {kI, {5}, 0, 63}}, Attrs().s("dtype", "bf16")));
 
-// ---- set_token_rows ------------------------------------------------------------------------------------------------------------------------
+// ---- set_token_rows -------------------------------------------------------------------------------------------------------------------
 
 void set_token_rows_shape(const Node& node, Shapes& out) {
   of_numbers(node, 0, "table");
@@ -251,7 +251,7 @@ const bool set_token_rows_added = add(set_token_rows.flags(GALLEY_OP_PRIVATE)
                                           .test("bf16", {{kB, {37, 671}}, {kI, {1}, 4, 4}, {kF, {1, 671}}})
                                           .test("f32 to f16", {{kF, {37, 64}}, {kI, {1}, 4, 4}, {kF, {1, 64}}}, Attrs().s("dtype", "f16")));
 
-// ---- token_list ----------------------------------------------------------------------------------------------------------------------
+// ---- token_list -----------------------------------------------------------------------------------------------------------------------
 
 void token_list_shape(const Node& node, Shapes& out) {
   const galley_attr* tokens = galley_attr_find(node.view(), "tokens");

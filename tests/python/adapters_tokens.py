@@ -25,7 +25,7 @@ KINDS = {
     'untied': (UNTIED, dict(trainable_token_modules=of_both), {'model.embed_tokens.weight': [94, 45], 'lm_head.weight': [12, 187, 94]}),
     'embedding': (UNTIED, dict(trainable_token_indices=[94, 45], modules_to_save='lm_head'), {'model.embed_tokens.weight': [94, 45], 'lm_head.weight': None}),
     'head': (TIED, dict(trainable_token_modules=[dict(module='lm_head', indices=[159])]), {'lm_head.weight': [159]}),
-    'same': (TIED, dict(trainable_token_modules=[dict(module='lm_head', indices=IDS), dict(module='model.embed_tokens', indices=IDS), ]),
+    'same': (TIED, dict(trainable_token_modules=[dict(module='lm_head', indices=IDS), dict(module='model.embed_tokens', indices=IDS)]),
              {'model.embed_tokens.weight': IDS}),
     'gpt2': (recorded / 'gpt2-conv1d', dict(trainable_token_indices=[175, 76, 164], dora=True), {'transformer.wte.weight': [175, 76, 164]}),
 }
@@ -49,7 +49,8 @@ def merged_and_continued(_, what):
         return trained(of(folder)(f'{name}-{label}', lora, steps=steps), f'{name}-{label}')
 
     def logits(label, model, *uses):
-        return gradients(recipe(f'{name}-{label}.lua', model, batch_of(folder / 'batch.safetensors'), *uses, sgd, steps=1), f'{name}-{label}.safetensors', '--logits')['logits'][2]
+        path = recipe(f'{name}-{label}.lua', model, batch_of(folder / 'batch.safetensors'), *uses, sgd, steps=1)
+        return gradients(path, f'{name}-{label}.safetensors', '--logits')['logits'][2]
 
     whole, first = run_of('whole', 4), run_of('first', 2)
     run_of('merged', 4, merge=True)
@@ -57,13 +58,14 @@ def merged_and_continued(_, what):
     e = error(logits('model', from_folder(f'{name}-merged/model')), apart)
     check(e < 2e-5, f'merged, the logits are off by {e:.1e}')
     run('export', whole.path, '--merge', '--out', f'{name}-exported')
-    check(pathlib.Path(f'{name}-exported/model.safetensors').read_bytes() == pathlib.Path(f'{name}-merged/model/model.safetensors').read_bytes(), 'merged later: other bytes')
+    merged = pathlib.Path(f'{name}-merged/model/model.safetensors')
+    check(pathlib.Path(f'{name}-exported/model.safetensors').read_bytes() == merged.read_bytes(), 'merged later: other bytes')
     continued = run_of('continued', 2, path=first.path.resolve() / 'adapter')
     check(continued.steps == whole.steps[2:], f'{continued.steps} after going on, {whole.steps[2:]} at once')
     check(continued.bytes(file) == whole.bytes(file), 'two steps and two more save another adapter than four')
     check(whole.steps[-1][0] < whole.steps[0][0], f'the loss does not fall: {whole.steps}')
     # Rows that are trained lie in the merged tables as they do in the adapter; all others are as they were. No table is there but those that were.
-    base, merged, adapter = load(folder / 'base/model.safetensors'), load(f'{name}-merged/model/model.safetensors'), load(whole.path / file)
+    base, merged, adapter = load(folder / 'base/model.safetensors'), load(merged), load(whole.path / file)
     for table, ids in tables.items():
         rows, columns = merged[table][1]
         was = base[table if table in base else 'model.embed_tokens.weight'][2]
@@ -75,11 +77,29 @@ def merged_and_continued(_, what):
         own = 'base_model.model.' + table.removesuffix('.weight') + delta
         check(adapter[own][:2] == ('F32', [len(ids), columns]), f'{own} is {adapter[own][:2]}')
         for i, token in enumerate(ids):
-            check(merged[table][2][token * columns:(token + 1) * columns] == adapter[own][2][i * columns:(i + 1) * columns], f'{table}: row {token} is another than in the adapter')
+            there = merged[table][2][token * columns:(token + 1) * columns]
+            check(there == adapter[own][2][i * columns:(i + 1) * columns], f'{table}: row {token} is another than in the adapter')
     check(set(merged) == set(base) | set(tables), f'merged, there are {sorted(set(merged) ^ set(base))} beside what was there')
     says = json.loads((whole.path / 'adapter/adapter_config.json').read_text())['trainable_token_indices']
     # As PEFT has it: a list of the embedding's, else lists by module.
-    check(says == (options['trainable_token_indices'] if 'trainable_token_indices' in options else {k.removesuffix('.weight'): v for k, v in tables.items()}), f'it says {says}')
+    by_module = {k.removesuffix('.weight'): v for k, v in tables.items()}
+    check(says == options.get('trainable_token_indices', by_module), f'it says {says}')
+
+
+@cases(['tokens', 'tokens-apart', 'tokens-other', 'tokens-scaled', 'tokens-shared', 'tokens-padding'])
+def of_peft(name):
+    """Folders that PEFT wrote, merged: the logits are those that it computed."""
+    folder = recorded / name
+    on = recorded / json.loads((folder / 'expect.json').read_text())['on']
+    base = on / 'base' if (on / 'base').exists() else on
+    run('export', folder / 'adapter', '--base', base, '--merge', '--out', f'{name}-merged')
+    path = recipe(f'{name}-merged.lua', from_folder(f'{name}-merged'), batch_of(on / 'batch.safetensors'), sgd, steps=1)
+    made = gradients(path, f'{name}-merged.safetensors', '--logits')
+    mask = load(on / 'batch.safetensors').get('attention_mask')
+    shown, (_, shape, wanted) = made['logits'][2], load(folder / 'expect.safetensors')['logits']
+    seen = [not mask or mask[1] != shape[:-1] or mask[2][i // shape[-1]] for i in range(len(wanted))]
+    e = error([x for x, there in zip(shown, seen) if there], [x for x, there in zip(wanted, seen) if there])
+    check(e < 1e-5, f'the logits are off by {e:.1e}')
 
 
 # ---- What a plan says of it ------------------------------------------------------------------------------------------------------------------
@@ -168,7 +188,7 @@ def referenced(name, flags):
 @case
 def rates():
     """The rows are an embedding's: they learn the slowest, and muon leaves them to another optimizer."""
-    made = {factor: trained(of(TIED)(f'rate-{factor}', tokens(trainable_token_indices=IDS), use('layer-decay', decay=factor), steps=1), f'rate-{factor}') for factor in (1.0, 0.5)}
+    made = {x: trained(of(TIED)(f'rate-{x}', tokens(trainable_token_indices=IDS), use('layer-decay', decay=x), steps=1), f'rate-{x}') for x in (1.0, 0.5)}
     first = rows_of(load(TIED / 'base/model.safetensors')['model.embed_tokens.weight'][2])
     moved = {factor: [a - b for a, b in zip(load(x.path / file)[token_file][2], first)] for factor, x in made.items()}
     share = norm(moved[0.5]) / norm(moved[1.0])
@@ -187,8 +207,10 @@ def rates():
     'none': (TIED, dict(trainable_token_indices=[]), ["'trainable_token_indices' is an empty list"]),
     'both': (TIED, dict(trainable_token_indices=[1], trainable_token_modules=of_both), ["give 'trainable_token_indices', the rows of the embedding, or"]),
     'unknown': (TIED, dict(trainable_token_modules=[dict(module='q_proj', indices=[1])]), ["no embedding and no head is called 'q_proj'", "'lm_head'"]),
-    'named twice': (TIED, dict(trainable_token_modules=[dict(module='embed_tokens', indices=[1]), dict(module='model.embed_tokens', indices=[2])]), ['names model.embed_tokens twice']),
-    'whole': (TIED, dict(trainable_token_indices=[1], modules_to_save='embed_tokens'), ["rows of model.embed_tokens are to be trained, and 'modules_to_save' trains 'model.embed_tokens' whole"]),
+    'named twice': (TIED, dict(trainable_token_modules=[dict(module=x, indices=[1]) for x in ('embed_tokens', 'model.embed_tokens')]),
+                    ['names model.embed_tokens twice']),
+    'whole': (TIED, dict(trainable_token_indices=[1], modules_to_save='embed_tokens'),
+              ["rows of model.embed_tokens are to be trained, and 'modules_to_save' trains 'model.embed_tokens' whole"]),
     'whole head': (TIED, dict(trainable_token_indices=[1], modules_to_save='lm_head'), ["'modules_to_save' trains 'lm_head' whole"]),
     'adapted': (TIED, dict(trainable_token_indices=[1], targets='lm_head'), ['rows of lm_head are to be trained, which has matrices of the adapter, too']),
     'path': (TIED, dict(trainable_token_indices=[1], path=recorded / 'tokens/adapter'), ["cannot stand beside 'path'"])}.items()})
@@ -200,14 +222,16 @@ def refused_words(name, what):
 @case
 def refused_models():
     """A head with a bias, and a table that PEFT finds in one module where several read it."""
-    for model, says in (('bert-mlm', ['the head cls.predictions.decoder has a bias, which PEFT leaves out']), ('t5-own-head', ['the table of shared is read by encoder.embed_tokens'])):
+    for model, says in (('bert-mlm', ['the head cls.predictions.decoder has a bias, which PEFT leaves out']),
+                        ('t5-own-head', ['the table of shared is read by encoder.embed_tokens'])):
         folder = fixtures / 'models' / model
         made = recipes(from_folder(folder), batch_of(folder / 'batch.safetensors'), sgd)
         refused(made(f'refused-{model}', tokens(trainable_token_indices=[5]), steps=1), *says)
 
 
-@cases({'outside': ([3, 211], ['has the id 211']), 'negative': ([-1], ['has to hold ids of tokens']), 'text': ('159', ['has to be a list of ids']), 'twice': ([5, 5], ['has the id 5 twice']),
-        'module': (dict(embed=[5]), ["no embedding and no head is called 'embed'"]), 'number': (dict(embed_tokens=5), ['has to be a list of ids'])})
+@cases({'outside': ([3, 211], ['has the id 211']), 'negative': ([-1], ['has to hold ids of tokens']), 'text': ('159', ['has to be a list of ids']),
+        'twice': ([5, 5], ['has the id 5 twice']), 'module': (dict(embed=[5]), ["no embedding and no head is called 'embed'"]),
+        'number': (dict(embed_tokens=5), ['has to be a list of ids'])})
 def refused_folders(name, what):
     """The key of a configuration, by the file's name."""
     value, says = what

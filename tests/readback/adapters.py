@@ -32,6 +32,8 @@ RECIPES = {
     'pissa': 'use "lora" { rank = 4, alpha = 8, init = "pissa", rslora = true }',
     'pissa_niter': 'use "lora" { rank = 4, init = "pissa_niter_4", dora = true }',
     'olora': 'use "lora" { rank = 4, alpha = 2, init = "olora" }',
+    'tokens': 'use "lora" { rank = 4, trainable_token_indices = { 34, 3, 210 } }',
+    'tokens-apart': 'use "lora" { rank = 4, trainable_token_modules = { { module = "TABLE", indices = { 34, 3 } }, { module = "lm_head", indices = { 210, 59, 3 } } } }',
     'vera': 'use "vera" { rank = 8, seed = 3 }',
     'vera-drawn': 'use "vera" { rank = 8, seed = 3, save_projection = false }',
     'ia3': 'use "ia3" { targets = { "attention", "FEEDFORWARD" }, feedforward = "FEEDFORWARD" }',
@@ -40,9 +42,11 @@ RECIPES = {
 
 def read(galley):
     worst = 0
-    for base, last, feedforward in (('qv', 'model.norm', 'down_proj'), ('gpt2-conv1d', 'ln_f', 'mlp.c_proj')):
+    for base, last, feedforward, table in (('qv', 'model.norm', 'down_proj', 'embed_tokens'), ('gpt2-conv1d', 'ln_f', 'mlp.c_proj', 'wte'),
+                                           ('lm-head', 'model.norm', 'down_proj', 'embed_tokens')):
         batch = load_file(fixtures / base / 'batch.safetensors')
         for name, uses in RECIPES.items():
+            uses = uses.replace('LAST', last).replace('FEEDFORWARD', feedforward).replace('TABLE', table)
             with tempfile.TemporaryDirectory() as folder:
                 folder = pathlib.Path(folder)
                 recipe = folder / 'recipe.lua'
@@ -53,12 +57,11 @@ def read(galley):
                         sys.exit(f'{base} {name}: {r.stderr or r.stdout}')
 
                 recipe.write_text(f'''return recipe {{ model = model {{ path = "{fixtures / base / 'base'}" }}, data = data.batch {{ path = "{fixtures / base / 'batch.safetensors'}" }},
-  steps = 5, seed = 1, {uses.replace('LAST', last).replace('FEEDFORWARD', feedforward)}, use "adamw" {{ lr = 1e-2 }} }}''')
+  steps = 5, seed = 1, {uses}, use "adamw" {{ lr = 1e-2 }} }}''')
                 run('train', recipe, '--out', folder / 'run')
                 again = folder / 'again.lua'
                 kind = json.loads((folder / 'run/adapter/adapter_config.json').read_text())['peft_type'].lower()
-                again.write_text(recipe.read_text().replace(uses.replace('LAST', last).replace('FEEDFORWARD', feedforward),
-                                                            f'use "{kind}" {{ path = "{folder / "run/adapter"}" }}'))
+                again.write_text(recipe.read_text().replace(uses, f'use "{kind}" {{ path = "{folder / "run/adapter"}" }}'))
                 run('gradients', again, '--out', folder / 'ours.safetensors')
                 ours = float(load_file(folder / 'ours.safetensors')['loss'].flatten()[0])
                 run('export', folder / 'run', '--merge', '--out', folder / 'merged')
