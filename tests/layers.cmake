@@ -29,7 +29,9 @@ endfunction()
 
 # What is beside the loop.
 set(beside "^(lua/library|tokens|proofs|sources|tools|commands)")
-set(most_lines 31650) # 31,000 but for generation with caches, alone and in a program that trains, which is planned and proved as training is
+# 31,000 but for generation with caches, alone and in a program that trains, which is planned and proved as training is, for forms in which
+# files have tensors, and for rows of tokens that are added.
+set(most_lines 32000)
 
 set(lines_of_loop 0)
 file(GLOB_RECURSE files RELATIVE ${HOST} ${HOST}/*.hpp ${HOST}/*.cpp ${HOST}/*.h)

@@ -35,7 +35,8 @@ def model_of(path, **more):
 
 
 def made(name, model, *uses, flags=(), tokenizer='"model"', **more):
-    path = recipe(f'{name}.lua', model, DATA % tokenizer, *uses, **{**dict(batch=2, length=24, steps=3, seed=5, validate=dict(every=3)), **more})
+    entries = {**dict(batch=2, length=24, steps=3, seed=5, validate=dict(every=3)), **more}
+    path = recipe(f'{name}.lua', model, DATA % tokenizer, *uses, **{k: x for k, x in entries.items() if x is not None})
     one = train(path, name, *flags)
     one.check_memory(name)
     return one
@@ -136,7 +137,7 @@ def rows_alone():
     check('stay the mean of the others' in galley('plan', frozen).stderr, 'nothing says that new rows are not trained')
     tokens = list(IDS)
     modules = [dict(module='embed_tokens', indices=tokens[:2]), dict(module='lm_head', indices=tokens)]
-    one = made('rows', model_of(base, **NEW), use('lora', rank=2, trainable_token_modules=modules), use('adamw', lr=1e-2), steps=0, epochs=1, flags=('--reference',))
+    one = made('rows', model_of(base, **NEW), use('lora', rank=2, trainable_token_modules=modules), use('adamw', lr=1e-2), steps=None, epochs=1, flags=('--reference',))
     asked = ('--prompt', 'call <call>', '--temperature', 0, '--tokens', 12)
     of_run = run('sample', one.path, *asked).stdout
     check(run('sample', one.path / 'adapter', '--base', base, *asked).stdout == of_run, 'the folder of the adapter writes another text')
