@@ -55,8 +55,9 @@ MODELS = {
     'qwen2-tied': (Qwen2Config(**base, tie_word_embeddings=True), 'qwen2'),
     'qwen3': (Qwen3Config(**base, head_dim=64), 'qwen2'),
     'fused': (Phi3Config(**base, pad_token_id=0), 'sentencepiece'),
-    'fused-longrope': (Phi3Config(**base, pad_token_id=0, original_max_position_embeddings=128, rope_parameters=dict(
-        rope_type='longrope', rope_theta=10000., partial_rotary_factor=.75, original_max_position_embeddings=128, short_factor=[1. + .02 * i for i in range(24)],
+    # llama.cpp takes the short factors where its context, which is whole 256 tokens, is no longer than the original one.
+    'fused-longrope': (Phi3Config(**dict(base, max_position_embeddings=1024), pad_token_id=0, original_max_position_embeddings=256, rope_parameters=dict(
+        rope_type='longrope', rope_theta=10000., partial_rotary_factor=.75, original_max_position_embeddings=256, short_factor=[1. + .02 * i for i in range(24)],
         long_factor=[1. + .3 * i for i in range(24)])), 'sentencepiece'),
     'llama-yarn': (LlamaConfig(**base, rope_parameters=yarn), 'llama3'),
     'qwen3-yarn-attention': (Qwen3Config(**base, head_dim=64, rope_parameters=dict(yarn, attention_factor=1.2)), 'qwen2'),
@@ -73,6 +74,8 @@ MODELS = {
                                           rope_parameters=dict(rope_type='default', rope_theta=10000., partial_rotary_factor=1.)), 'smollm'),
     'bloom-six-heads': (BloomConfig(hidden_size=384, n_layer=3, n_head=6, initializer_range=.06, seq_length=256), 'gpt2'),
 }
+# Of an embedding that is the head, and of other matrices: at these texts do not run in circles at once.
+SIZES = {'gemma': (.02, .12), 'gemma2': (.004, .2), 'gemma3_text': (.004, .2), 'gpt2': (.004, .2), 'bloom': (.001, .2)}
 ENDS = dict(sentencepiece=(1, 2), gpt2=(0, 0), llama3=(0, 1), smollm=(1, 2), qwen2=(0, 2))
 
 
@@ -108,8 +111,9 @@ def make(folder, config, kind):
         for name, p in model.named_parameters():
             if p.ndim == 1:
                 p.copy_(torch.randn_like(p) * .1 + (1 if ('norm' in name or '.ln_' in name) and name.endswith('weight') and 'gemma' not in config.model_type else 0))
-            elif 'gemma' in config.model_type:
-                p.normal_(0, .02 if 'embed' in name else .12)  # of a size at which texts do not run in circles at once
+            elif config.model_type in SIZES:
+                table, others = SIZES[config.model_type]
+                p.normal_(0, table if 'embed' in name or 'wte' in name else others)
     model.save_pretrained(folder)
     (folder / 'tokenizer.json').write_text(json.dumps(tokenizer))
     added = {x['id']: x['content'] for x in tokenizer['added_tokens']}
@@ -185,7 +189,7 @@ def numbers_of(folder, path):
         tensors.pop(vector, None)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            x = tensors.pop(names.get_name(name, try_suffixes=('.weight', '.bias')))
+            x = tensors.pop(names.get_name(name.removeprefix('transformer.') if kind == 'bloom' else name, try_suffixes=('.weight', '.bias')))
             heads = kind == 'llama' and (config.num_attention_heads if 'q_proj' in name else config.num_key_value_heads if 'k_proj' in name else 0)
             if heads:
                 x = x.reshape(heads, x.shape[0] // heads // 2, 2, *x.shape[1:]).swapaxes(1, 2).reshape(x.shape)
@@ -305,7 +309,7 @@ with tempfile.TemporaryDirectory() as scratch:
                 same, count = same_ids(of, folder)
                 line += f'; {same} of {count} texts have the same ids'
                 same, count, least, apart = continued(folder, of)
-                failed |= any(x > 1e-3 for x in apart) or least < 8
+                failed |= any(x > 1e-3 for x in apart) or least < 5
                 line += f'; {same} of {count} greedy tokens of `galley sample`, at least {least} different ones in a text'
                 line += (f', two logits at most {max(apart):.2g} apart at the others' if apart else '')
             beside = ratios(scratch / f'{name}-f32' / 'model.gguf', path)
