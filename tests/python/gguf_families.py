@@ -47,6 +47,12 @@ def alone(file):
     return folder
 
 
+def words(count):
+    """A tokenizer with a word for each token."""
+    return dict(version='1.0', truncation=None, padding=None, added_tokens=[], normalizer=None, pre_tokenizer=dict(type='WhitespaceSplit'), post_processor=None, decoder=None,
+                model=dict(type='WordLevel', vocab={f'w{i}': i for i in range(count)}, unk_token='w0'))
+
+
 def named(architecture, parameter):
     """What the file calls it, and the part of the model that it is."""
     whole, block = NAMES[architecture]
@@ -199,21 +205,40 @@ def encoders(prefix):
     folders = pathlib.Path(f'encoder-{prefix}file'), pathlib.Path(f'encoder-{prefix}plain')
     for folder in folders:
         folder.mkdir()
-        (folder / 'tokenizer.json').write_text(json.dumps(dict(
-            version='1.0', truncation=None, padding=None, added_tokens=[], normalizer=None, pre_tokenizer=dict(type='WhitespaceSplit'), post_processor=None, decoder=None,
-            model=dict(type='WordLevel', vocab={f'w{i}': i for i in range(config['vocab_size'])}, unk_token='w0'))))
+        (folder / 'tokenizer.json').write_text(json.dumps(words(config['vocab_size'])))
     write(folders[0] / 'model.gguf', keys, tensors)
     (folders[1] / 'config.json').write_text(json.dumps(config))
     save(folders[1] / 'model.safetensors', {prefix + k.removeprefix('bert.'): x for k, x in parts.items() if k.startswith('bert.') and 'pooler' not in k})
     texts = ''.join(json.dumps(dict(text=' '.join(f'w{(7 * i + k * k) % 60 + 3}' for k in range(5 + 3 * i)))) + '\n' for i in range(3))
     ours, theirs = ([json.loads(x)['embedding'] for x in run('embed', folder, '--length', 40, input=texts).stdout.splitlines()] for folder in folders)
     check(every(error(a, b) < 1e-6 and len(a) == config['hidden_size'] for a, b in together(ours, theirs)), f'{ours[0][:4]}, not {theirs[0][:4]}')
+    run('export', folders[0], '--out', f'encoder-{prefix}back')
+    back = load(f'encoder-{prefix}back/model.safetensors')
+    check(back.keys() == {k.removeprefix('bert.') for k in parts if k.startswith('bert.') and 'pooler' not in k}, f'{sorted(back)}')
+    check(every(list(x[2]) == list(parts[f'bert.{k}'][2]) for k, x in back.items()), 'other numbers come back')
     untyped = {k: x for k, x in tensors.items() if k != 'token_types.weight'}
-    for words, *file in (("key 'bert.attention.causal' has to be false", dict(keys, **{'bert.attention.causal': ('BOOL', True)}), tensors),
+    for cause, *file in (("key 'bert.attention.causal' has to be false", dict(keys, **{'bert.attention.causal': ('BOOL', True)}), tensors),
                          ("there is no tensor 'token_types.weight'", keys, untyped)):
         write(folders[0] / 'model.gguf', *file)
         said = run('embed', folders[0], '--length', 40, input=texts, code=2)
-        check(words in said.stderr, said.stderr)
+        check(cause in said.stderr, said.stderr)
+
+
+@case
+def encoder_of_t5():
+    """An encoder's file alone embeds as the whole model does."""
+    config = like('whole-t5', 't5-relu-tied')
+    run('export', 'whole-t5', '--format', 'gguf', '--out', 'whole-t5.gguf')
+    keys, tensors = read('whole-t5.gguf')
+    alone_keys = {k.replace('t5.', 't5encoder.'): x for k, x in keys.items() if 'decoder' not in k}
+    folder = pathlib.Path('encoder-t5')
+    folder.mkdir()
+    write(folder / 'model.gguf', dict(alone_keys, **{'general.architecture': ('STR', 't5encoder')}), {k: x for k, x in tensors.items() if not k.startswith('dec.')})
+    for place in ('whole-t5', folder):
+        pathlib.Path(place, 'tokenizer.json').write_text(json.dumps(words(config['vocab_size'])))
+    texts = ''.join(json.dumps(dict(text=' '.join(f'w{(7 * i + k * k) % 60 + 3}' for k in range(5 + 3 * i)))) + '\n' for i in range(3))
+    ours, theirs = ([json.loads(x)['embedding'] for x in run('embed', place, '--length', 40, input=texts).stdout.splitlines()] for place in (folder, 'whole-t5'))
+    check(every(error(a, b) < 1e-6 for a, b in together(ours, theirs)), f'{ours[0][:4]}, not {theirs[0][:4]}')
 
 
 @case

@@ -25,7 +25,7 @@ return gguf.family {
   -- How states become one is for whoever embeds to say.
   others = { ["attention.causal"] = true, ["attention.head_count_kv"] = true, pooling_type = true },
   read = function(out, file)
-    out.model_type, out.hidden_act = "bert", "gelu"
+    out.model_type, out.architectures, out.hidden_act = "bert", { "BertModel" }, "gelu"
     if file.get "attention.causal" ~= false then fail("key '%sattention.causal' has to be false", file.prefix) end
     local kv, types = file.get "attention.head_count_kv", file.shapes["token_types.weight"]
     if kv and kv ~= out.num_attention_heads then

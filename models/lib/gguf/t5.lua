@@ -1,4 +1,4 @@
--- GGUF files of the architecture "t5": T5 and mT5. llama.cpp does not scale what the decoder makes, as the first T5 does before its head:
+-- GGUF files of the architectures "t5", T5 and mT5, and "t5encoder", which is read: their encoders alone. llama.cpp does not scale what the decoder makes, as the first T5 does before its head:
 -- the weights of the last norm are scaled instead, which is the same.
 local gguf = require "gguf"
 local fail = gguf.fail
@@ -6,6 +6,7 @@ local fail = gguf.fail
 local function read(out, file)
   local shapes, get = file.shapes, file.get
   out.model_type, out.scale_decoder_outputs = "t5", false
+  if file.architecture == "t5encoder" then out.architectures = { "T5EncoderModel" } end
   out.feed_forward_proj = shapes["enc.blk.0.ffn_gate.weight"] and "gated-gelu" or "relu"
   out.relative_attention_max_distance = 128
   out.pad_token_id = file.about["tokenizer.ggml.padding_token_id"] or 0
@@ -53,7 +54,7 @@ local function called(module)
 end
 
 return gguf.family {
-  architectures = { "t5" }, of_type = { t5 = "t5", mt5 = "t5" }, read = read, write = write, called = called,
+  architectures = { "t5", "t5encoder" }, of_type = { t5 = "t5", mt5 = "t5" }, read = read, write = write, called = called,
   keys = {
     { "vocab_size", name = "vocab_size" }, { "context_length", name = "n_positions", needed = true },
     { "embedding_length", name = "d_model", needed = true }, { "feed_forward_length", name = "d_ff", needed = true },
