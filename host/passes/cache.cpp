@@ -170,13 +170,17 @@ class Positions {
   /// A cache of what a source says, which is written once.
   Result<galley_tensor> kept(galley_tensor t) {
     const GraphTensor& x = graph_.tensor(t);
-    galley_tensor& cache = caches_[x.name];
+    return cache_of(x.name + " kept", x.dtype, x.shape);
+  }
+
+  Result<galley_tensor> cache_of(const std::string& name, uint32_t dtype, const Shape& shape) {
+    galley_tensor& cache = caches_[name];
     if (cache) return cache;
     GraphTensor made;
-    made.name = x.name + " kept";
+    made.name = name;
     made.kind = GALLEY_KIND_CACHE;
-    made.dtype = x.dtype;
-    made.shape = x.shape;
+    made.dtype = dtype;
+    made.shape = shape;
     return cache = TRY(graph_.make(std::move(made)));
   }
 
@@ -189,18 +193,6 @@ class Positions {
     }
   };
 
-  /// So many numbers for each position.
-  Result<galley_tensor> positions_of(const std::string& name, uint32_t dtype, int64_t width) {
-    galley_tensor& cache = caches_[name];
-    if (cache) return cache;
-    GraphTensor t;
-    t.name = name;
-    t.kind = GALLEY_KIND_CACHE;
-    t.dtype = dtype;
-    t.shape = {graph_.rows(), body_.has_source() ? graph_.extents().target_length : graph_.length(), width};
-    return cache = TRY(graph_.make(std::move(t)));
-  }
-
   /// Keys or values; scales where they are codes of 8 bit, one for 32.
   struct Cache {
     galley_tensor numbers, scales;
@@ -209,9 +201,10 @@ class Positions {
   Result<Cache> cached(const GraphNode& node, const char* what, galley_tensor from, const Columns& columns) {
     const std::string name = node.name + "." + what;
     const int64_t width = columns.groups * columns.width;
-    Cache out = {};
-    if (c_.options.int8_cache) out.scales = TRY(positions_of(name + ".scales", GALLEY_BF16, (width + 31) / 32));
-    out.numbers = TRY(positions_of(name, out.scales ? GALLEY_I8 : graph_.tensor(from).dtype, width));
+    Shape shape = {graph_.rows(), body_.has_source() ? graph_.extents().target_length : graph_.length(), width};
+    Cache out = {TRY(cache_of(name, c_.options.int8_cache ? GALLEY_I8 : graph_.tensor(from).dtype, shape)), 0};
+    shape.back() = (width + 31) / 32;
+    if (c_.options.int8_cache) out.scales = TRY(cache_of(name + ".scales", GALLEY_BF16, shape));
     std::vector<galley_tensor> inputs = {out.numbers, from, graph_.marks.start}, nothing;
     if (out.scales) inputs.push_back(out.scales);
     AttrList attrs;

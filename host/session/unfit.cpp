@@ -25,10 +25,10 @@ std::string remedy(const Study& s, Owner owner) {
       s.program.rows > 1 ? "a smaller batch (now " + rows + " rows of " + length + ")" : "shorter rows (now " + length + ")";
   switch (owner) {
     case Owner::Saved: return (decided(s, "saved") ? "" : "recomputation, or ") + smaller;
-    case Owner::Activations:
-    case Owner::Workspace:
-    case Owner::Caches:
-    case Owner::Data: return smaller;
+    case Owner::Caches: {
+      const auto in_8_bit = [](const ProgramTensor& t) { return t.owner == Owner::Caches && t.dtype == GALLEY_I8; };
+      return (std::ranges::any_of(s.program.tensors, in_8_bit) ? "" : "keys and values in 8 bit, or ") + smaller;
+    }
     case Owner::States:
       return "an optimizer that keeps less, in 8 bit or by rows and columns; or an adapter in the place of all parameters";
     case Owner::Gradients:
@@ -37,7 +37,7 @@ std::string remedy(const Study& s, Owner owner) {
     case Owner::Weights:
       if (!decided(s, "compute")) return "weights in 16 bit";
       return decided(s, "trainable", "adapter") ? "frozen weights in 8 or 4 bit" : "an adapter beside weights in 8 or 4 bit";
-    default: return smaller;
+    default: return smaller;  // activations, workspace, data
   }
 }
 

@@ -27,7 +27,8 @@ class AttentionDefinition {
   };
   explicit AttentionDefinition(const Node& n)
       : AttentionDefinition(n, n.read<double>(attention_input::K), n.read<double>(attention_input::V)) {}
-  /// Of these keys and values. `start` (B): the keys at which the first queries of sequences stand; null: the last ones stand at the last key.
+  /// Of these keys and values. `start` (B): the keys at which the first queries of sequences stand; null: the last ones stand at the last
+  /// key.
   AttentionDefinition(const Node& n, const double* k, const double* v, const int32_t* start = nullptr)
       : e(attention_extents(n)),
         in(attention_operands(e, n.read<double>(attention_input::Q), k, v)),

@@ -1,6 +1,7 @@
-// Rows of heads in F32, BF16 or F16, as F32 and back, and those of caches in 8 bit, as F32. Blocks compute in F32: other rows are converted
-// into a lane's buffer when a block is loaded, which is a few percent of its products. pairs.hpp serves processors that multiply pairs of BF16 faster; on the Intel core
-// of cpu_grad.cpp that does half of what F32's multiply-add does (110 | 225 GF).
+// Rows of heads in F32, BF16 or F16, as F32 and back, and those of caches in 8 bit, as F32. Blocks compute in F32: other rows are
+// converted into a lane's buffer when a block is loaded, which is a few percent of its products (decisions.md has more of caches). pairs.hpp
+// serves processors that multiply pairs of BF16 faster; on the Intel core of cpu_grad.cpp that does half of what F32's multiply-add does
+// (110 | 225 GF).
 #pragma once
 
 #include <algorithm>

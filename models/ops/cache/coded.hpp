@@ -2,8 +2,8 @@
 //
 //     code = x · 127 / scale, rounded to the nearest integer, ties to even, from −127 to 127      x = code · (scale / 127)
 //
-// Codes, I8, have the shape of the cache (B, L, C); scales, BF16, are (B, L, C / 32 rounded up). Blocks are those of a row, not of a head: a
-// head whose size is no multiple of 32 shares scales with its neighbours. docs/decisions.md says why 32, and what it costs.
+// Codes, I8, have the shape of the cache (B, L, C); scales, BF16, are (B, L, C / 32 rounded up). Blocks are those of a row, not of a head:
+// a head whose size is no multiple of 32 shares scales with its neighbours. docs/decisions.md says why 32, and what it costs.
 #pragma once
 
 #include "galley/cpp/companded8.hpp"
