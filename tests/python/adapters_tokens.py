@@ -198,6 +198,16 @@ def rates():
     check(made['trainable'], 'nothing is trained')
 
 
+@case
+def beside_the_table():
+    """Where the rest of the table is trained, too, its own rows of these tokens are read by nobody."""
+    table = 'model.embed_tokens.weight'
+    path = of_tied('table', tokens(trainable_token_indices=IDS), use('freeze', **{'except': [table]}), steps=1)
+    made = gradients(path, 'table.safetensors')[f'grad.{table}'][2]
+    without = {r for r in range(len(made) // 64) if not any(made[r * 64:(r + 1) * 64])}
+    check(without == set(IDS), f'the rows {sorted(without)} have no gradient')
+
+
 # ---- What is refused -------------------------------------------------------------------------------------------------------------------------
 @cases({name: (folder, options, says) for name, (folder, options, says) in {
     'outside': (TIED, dict(trainable_token_indices=[3, 211]), ["'trainable_token_indices' has the id 211, but model.embed_tokens has 211 rows", 'ids go from 0 to 210']),
