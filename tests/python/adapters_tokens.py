@@ -6,8 +6,8 @@ import json
 import pathlib
 import shutil
 
-from galley_test import (batch_of, binary, case, cases, check, error, finish, fixtures, fresh_folder, from_folder, gradients, load, norm, recipe, run, save, together,
-                         use)
+from galley_test import (batch_of, binary, case, cases, check, error, finish, fixtures, fresh_folder, from_config, from_folder, gradients, load, norm, recipe, run,
+                         save, together, use)
 from steps_kit import planned, recipes, refused, trained
 
 fresh_folder()
@@ -196,6 +196,20 @@ def rates():
     muon, rest = use('muon', lr=1e-3, rest='none'), use('adamw', lr=1e-3, parameters=[token_file])
     made = planned(recipes(from_folder(TIED / 'base'), batch_of(TIED / 'batch.safetensors'), muon, rest)('muon', tokens(trainable_token_indices=IDS), steps=1))
     check(made['trainable'], 'nothing is trained')
+
+
+@case
+def generated():
+    """Keys and values are kept while it writes, as without the rows."""
+    pathlib.Path('text.txt').write_text('rows of some letters are trained alone. ' * 30)
+    model = from_config('llama', vocab_size=256, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
+                        max_position_embeddings=32, tie_word_embeddings=True)
+    path = recipe('text.lua', model, 'data.text { files = { arg("text") }, tokenizer = "bytes" }', tokens(trainable_token_indices=[101, 32, 115]), use('adamw', lr=5e-2),
+                  batch=2, length=16, steps=8, seed=1)
+    run('train', path, '--out', 'text', '--set', 'text=text.txt')
+    words = ['text', '--prompt', 'rows of', '--tokens', 20, '--temperature', 1, '--seed', 3]
+    kept, whole = run('sample', *words), run('sample', *words, '--no-cache')
+    check(kept.stdout == whole.stdout and len(kept.stdout) > 20 and 'cannot be kept' not in kept.stderr, f'{kept}, and without caches {whole}')
 
 
 @case
