@@ -135,6 +135,23 @@ TEST(Ops, RefuseWrongDtypesWithNodeAndNames) {
   EXPECT_EQ(refusal("gelu", {f32({2, 4})}, {&dtype}), "h.0.node: dtype = 'f64'; it has to be f32, bf16 or f16");
 }
 
+TEST(Ops, RefuseCachesIn8BitWithoutTheirScales) {
+  const auto in = [](uint32_t dtype, std::vector<int64_t> shape) { return std::optional(Tensor{dtype, std::move(shape), {}}); };
+  const auto codes = in(GALLEY_I8, {2, 9, 70}), few = in(GALLEY_BF16, {2, 9, 2}), scales = in(GALLEY_BF16, {2, 9, 3});
+  EXPECT_EQ(refusal("cache_rows", {codes, f32({2, 1, 70}), i32({2}), {}}),
+            "h.0.node: cache_rows: cache is (2, 9, 70); beside x (2, 1, 70) it has to be (2, 1 or more, 70) in the dtype of x, or, with "
+            "scales, I8");
+  EXPECT_EQ(refusal("cache_rows", {codes, f32({2, 1, 70}), i32({2}), few}),
+            "h.0.node: cache_rows: scales are (2, 9, 2); beside cache (2, 9, 70) they have to be (2, 9, 3) in BF16");
+  const Number heads("heads", 2);
+  const auto attention = [&](const std::optional<Tensor>& k, const std::optional<Tensor>& of_v) {
+    return refusal("cached_attention", {f32({2, 1, 70}), k, codes, {}, {}, {}, {}, i32({2}), scales, of_v}, {&heads.attr});
+  };
+  EXPECT_EQ(attention(codes, scales), "");
+  EXPECT_EQ(attention(codes, {}), "h.0.node: cached_attention: v_scales belong to v in I8, and only to it");
+  EXPECT_EQ(attention(f32({2, 9, 70}), scales), "h.0.node: cached_attention: k_scales belong to k in I8, and only to it");
+}
+
 // A text as an attribute.
 struct Text {
   Text(const char* name, const char* value)
@@ -170,7 +187,7 @@ std::string failure(Problem p) {
 
 TEST(Ops, FillTensorsOfAnyDtype) {
   for (const Level& level : models().levels)
-    for (const uint32_t dtype : {GALLEY_F64, GALLEY_F32, GALLEY_I64, GALLEY_I32, GALLEY_U8})
+    for (const uint32_t dtype : {GALLEY_F64, GALLEY_F32, GALLEY_I64, GALLEY_I32, GALLEY_I8, GALLEY_U8})
       for (const int64_t size : {0, 1, 3, 5000}) {
         Problem p;
         p.op = models().op("fill");
