@@ -71,6 +71,13 @@ def adapter(name, _):
 
 
 @case
+def padding():
+    """By its references, an encoder of 512 positions of which a text has three: hundreds of keys are equal, and rounded as one."""
+    folder = with_tokenizer('padding', fixtures / 'models' / 't5-relu-tied', 'end')
+    check('are right' in run('sample', folder, '--prompt', 'w5 w9 w33', '--temperature', 0, '--tokens', 4, '--reference').stderr, 'the references')
+
+
+@case
 def what_is_seen():
     """The texts show something: many have several tokens (where head and embedding are tied, a model of random numbers soon repeats one), some are ended by one, and without
     the adapter they are others."""

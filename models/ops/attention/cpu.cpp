@@ -199,13 +199,16 @@ class Forward {
         for (int64_t c = 0; c < columns; ++c) o[c] *= before[c];
       }
     }
+    // A block by itself: one after the other, hundreds of equal keys (an encoder's padding) would all be rounded in one direction.
+    float of_block[side] = {};
     for (int64_t j = 0; j < keys; ++j) {
       float* __restrict p = l.p + j * side;
       for (int64_t c = 0; c < columns; ++c) {
         p[c] = exp(p[c] - largest[c]);
-        sum[c] += p[c];
+        of_block[c] += p[c];
       }
     }
+    for (int64_t c = 0; c < columns; ++c) sum[c] += of_block[c];
   }
 
   // A query that saw no key has a sum of 0: so its lse is −∞, and o is to be 0.
