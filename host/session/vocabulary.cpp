@@ -84,8 +84,8 @@ std::string untrained_rows(const Study& study) {
   for (const Trained& trained : study.program.trained)
     if (const galley_tensor t = study.draft->graph.find(trained.name); t && study.draft->graph.tensor(t).source.added_rows > 0) return {};
   return study.recipe.model.place.text() +
-         ": the rows of the tokens that are added stay the mean of the others: the tables of the vocabulary are frozen; "
-         "lora { trainable_token_indices = { \"TOKEN\" } } trains these rows, modules_to_save the whole tables";
+         ": the rows of the tokens that are added stay the mean of the others, because the tables of the vocabulary are frozen; an "
+         "adapter trains rows by its trainable_token_indices, and tables by its modules_to_save";
 }
 
 }  // namespace galley

@@ -131,7 +131,7 @@ def events(out):
 def shown_of(line):
     """{tag: number} of a line of metrics."""
     if 'validation_loss' in line:
-        return {'validation/loss': line['validation_loss']}
+        return {'validation/loss': line['validation_loss'], **{f'validation/{x}': line[x] for x in ('perplexity', 'token_accuracy')}}
     rates = {f'speed/{x}_per_second': line[x] / line['seconds'] for x in ('positions', 'tokens')}
     return {**{f'train/{x}': line[x] for x in ('loss', 'grad_norm', 'lr', 'epoch')}, **rates}
 

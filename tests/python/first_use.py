@@ -179,7 +179,7 @@ def where_a_run_is():
     check('step 4 of 6 is done' in still, f'until where it is: {still}')
     check('training gpt2: ' in went_on and 'resumed after step 4 of 6' in went_on, went_on)
     check('done: run\n  galley sample run --prompt TEXT\n  galley export run --merge --out NEW\n' in went_on, went_on)
-    check(re.search(r'validation loss \d\.\d+ at step 6; the lowest loss \d\.\d+ at step \d\n', went_on) and 'tok/s' in went_on and 'pos/s' not in went_on, went_on)
+    check(re.search(r'validation loss \d\.\d+  perplexity [\d.]+  token_accuracy \d\.\d+ at step 6; the lowest loss \d\.\d+ at step \d\n', went_on) and 'tok/s' in went_on and 'pos/s' not in went_on, went_on)
 
 
 @cases(['SIGINT', 'SIGTERM'])

@@ -187,7 +187,8 @@ def rows(out):
 
 def check_rows(out):
     """Each step and each validation stands in the file once, with the numbers of metrics.jsonl."""
-    metrics = [{k: v for k, v in x.items() if k not in ('positions', 'epoch', 'best', 'skipped')} for x in lines_of(out)]
+    named = lambda k: f'validation_{k}' if k in ('perplexity', 'token_accuracy') else k
+    metrics = [{named(k): v for k, v in x.items() if k not in ('positions', 'epoch', 'best', 'skipped')} for x in lines_of(out)]
     check([x['step'] for x in metrics if 'loss' in x] == [1, 2, 3, 4, 5, 6] and [x['step'] for x in metrics if 'validation_loss' in x] == [0, 2, 4, 6],
           f'{out}: metrics.jsonl: {metrics}')
     check(every('loss_scale' in x for x in metrics if 'loss' in x), f'{out}: no loss scale is reported: {metrics}')

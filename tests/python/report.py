@@ -212,7 +212,8 @@ def metrics_of_a_run(at):
     check(set(metrics['columns']) == set(steps[0]) and metrics['every'] == 1 and metrics['steps'] == len(steps) == 12, f'{sorted(metrics["columns"])}')
     for key in steps[0]:
         check(metrics['columns'][key] == [x[key] for x in steps], f'{key} is not that of metrics.jsonl')
-    check(shown['validation'] == dict(step=[x['step'] for x in validations], loss=[x['validation_loss'] for x in validations]) and len(validations) == 4, 'validations')
+    told = {'step': 'step', 'loss': 'validation_loss', 'perplexity': 'perplexity', 'token_accuracy': 'token_accuracy'}
+    check(shown['validation'] == {k: [x[name] for x in validations] for k, name in told.items()} and len(validations) == 4, 'validations')
     speeds = sorted(x['positions'] / x['seconds'] for x in steps[1:])
     for share, key in ((0.1, 'low'), (0.5, 'median'), (0.9, 'high')):
         wanted = speeds[math.floor(share * (len(speeds) - 1) + 0.5)]

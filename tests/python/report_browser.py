@@ -190,13 +190,13 @@ def data_that_is_not_escaped():
 def curves_are_zoomed_together():
     page.open(two_runs().page)
     titles = page.run('[...document.querySelectorAll(".chart h3")].map((x) => x.firstChild.textContent)')
-    check(titles == ['Training loss', 'Validation loss', 'Learning rate', 'Gradient norm', 'Speed'], f'curves: {titles}')
+    check(titles == ['Training loss', 'Validation loss', 'Validation: token accuracy', 'Learning rate', 'Gradient norm', 'Speed'], f'curves: {titles}')
     left, top, width, height = page.box('.plot')
     before = page.run(TICKS)
     page.drag(left + 0.4 * width, top + height / 2, left + 0.8 * width)
     check(page.becomes(f'{TICKS} !== {json.dumps(before)}'), 'drawing the mouse over a curve does not zoom it')
     zoomed = [sorted({x for x in steps if x}) for steps in ticks()]
-    check(len(zoomed) == 5 and zoomed[0] and every(x == zoomed[0] for x in zoomed), f'curves show different steps: {zoomed}')
+    check(len(zoomed) == 6 and zoomed[0] and every(x == zoomed[0] for x in zoomed), f'curves show different steps: {zoomed}')
 
 
 @case
@@ -234,7 +234,7 @@ def generated_texts():
     """Those of the last evaluation, and of an earlier one that is chosen; the curve of the match."""
     page.open(generated().page)
     titles = page.run('[...document.querySelectorAll(".chart h3")].map((x) => x.firstChild.textContent)')
-    check(titles[:3] == ['Training loss', 'Validation loss', 'Match'], f'curves: {titles}')
+    check(titles[:4] == ['Training loss', 'Validation loss', 'Validation: token accuracy', 'Match'], f'curves: {titles}')
     check(values('runs', 'match') == [(0.375,)], f'the match of the run is {values("runs", "match")}')
     options = page.run('[...document.querySelectorAll("#generated select option")].map((x) => x.textContent)')
     check(options == ['0, match 0.25', '4, match 0.5', '8', '12, match 0.375'], f'steps to choose: {options}')

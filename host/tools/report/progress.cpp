@@ -193,10 +193,10 @@ Status Progress::validated(const ValidationEvent& v) {
   std::snprintf(text, sizeof text, "validation loss %.4f", v.loss);
   std::string said = text;
   for (const ReportedMetric& metric : v.reported) {
-    std::snprintf(text, sizeof text, "  %.40s %.4f", metric.name, metric.value);
+    std::snprintf(text, sizeof text, "  %.40s %.*f", metric.name, metric.value < 10 ? 4 : 1, metric.value);
     said += text;
   }
-  std::printf("step %lld/%lld  %s\n", static_cast<long long>(v.step), static_cast<long long>(steps_), said.c_str());
+  print_lines("step %lld/%lld  %s\n", static_cast<long long>(v.step), static_cast<long long>(steps_), said.c_str());
   std::fflush(stdout);
   if (v.step > 0) validated_ = said + " at step " + std::to_string(v.step);
   return ok();

@@ -27,7 +27,7 @@ function definitionsOf(runs) {
   const unit = units.size === 1 ? [...units][0] : 'each run has its own unit';
   const known = curveDefinitions.map((d) => (d.key === 'loss' || d.key === 'validation' ? {...d, about: unit} : d));
   const points = [...new Set(runs.flatMap(pointsOf))].sort();
-  known.splice(2, 0, ...points.map((key) => ({key: `validation.${key}`, title: `Validation: ${key}`, about: '', points: true})));
+  known.splice(2, 0, ...points.map((key) => ({key: `validation.${key}`, title: `Validation: ${key.replaceAll('_', ' ')}`, about: '', points: true})));
   return [...known, ...[...others].sort().slice(0, 24).map((key) => ({key, title: key, about: ''}))];
 }
 
