@@ -1,5 +1,5 @@
--- GGUF files of the architectures "t5", T5 and mT5, and "t5encoder", which is read: their encoders alone. llama.cpp does not scale what the decoder makes, as the first T5 does before its head:
--- the weights of the last norm are scaled instead, which is the same.
+-- GGUF files of the architectures "t5", T5 and mT5, and "t5encoder", which is read: their encoders alone. llama.cpp does not scale what
+-- the decoder makes, as the first T5 does before its head: the weights of the last norm are scaled instead, which is the same.
 local gguf = require "gguf"
 local fail = gguf.fail
 
