@@ -117,8 +117,8 @@ std::string validation_text(const Session::Validation& made, const Study& study)
   char text[160];
   std::snprintf(text, sizeof text, form, made.loss, study.loss_unit().c_str());
   std::string out = text;
-  for (size_t i = 0; study.predicts_tokens() && i < made.reported.size(); ++i) {
-    const ReportedMetric& metric = made.reported[i];
+  if (!study.predicts_tokens()) return out;
+  for (const ReportedMetric& metric : made.reported) {
     std::snprintf(text, sizeof text, ", %s %.4f", metric.name, metric.value);
     out += text;
   }

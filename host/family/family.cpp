@@ -136,26 +136,25 @@ void initializer(lua_State* L, int table, GraphTensor* t) {
   if (const std::string op = string_field(L, table, "op"); !op.empty()) t->initial.op = op;
 }
 
-/// Whether the model's files have a tensor, by any of its names.
-bool in_files(lua_State* L, const SourceFile& source) {
+/// What the model's files have of a tensor, by any of its names; null: nothing.
+const tensor_files::Entry* in_files(lua_State* L, const SourceFile& source) {
   Building& b = building(L);
   if (!b.files) {
     Result<tensor_files::Reader> opened = tensor_files::Reader::open(b.model->folder);
     if (!opened) raise(L, opened.error());
     b.files.emplace(std::move(*opened));
   }
-  return b.files->find(source.name) || std::ranges::any_of(source.aliases, [&](const std::string& alias) { return b.files->find(alias); });
+  const tensor_files::Entry* found = b.files->find(source.name);
+  for (size_t i = 0; !found && i < source.aliases.size(); ++i) found = b.files->find(source.aliases[i]);
+  return found;
 }
 
 /// Tables of the vocabulary have fewer rows in the files than the model where tokens have been added.
 void add_rows(lua_State* L, GraphTensor* t) {
   const Building& b = building(L);
-  if (b.model->added_rows == 0 || t->shape.empty() || !in_files(L, t->source)) return;
-  const tensor_files::Entry* entry = b.files->find(t->source.name);
-  for (const std::string& alias : t->source.aliases)
-    if (!entry) entry = b.files->find(alias);
+  const tensor_files::Entry* entry = b.model->added_rows > 0 ? in_files(L, t->source) : nullptr;
+  if (!entry || entry->shape.empty()) return;
   Shape whole = entry->shape;
-  if (whole.empty()) return;
   whole[0] += b.model->added_rows;
   if (whole == t->shape) t->source.added_rows = b.model->added_rows;
 }
@@ -178,7 +177,7 @@ Result<bool> equal_in(const tensor_files::Reader& files, const tensor_files::Ent
 int has_tensor(lua_State* L) {
   SourceFile source;
   source.name = luaL_checkstring(L, 2);
-  lua_pushboolean(L, !building(L).model->random && in_files(L, source));
+  lua_pushboolean(L, !building(L).model->random && in_files(L, source) != nullptr);
   return 1;
 }
 
@@ -188,7 +187,7 @@ int same_tensors(lua_State* L) {
   const Building& b = building(L);
   SourceFile source;
   source.name = first;
-  bool same = !b.model->random && in_files(L, source);
+  bool same = !b.model->random && in_files(L, source) != nullptr;
   if (same) {
     Result<bool> equal = equal_in(*b.files, b.files->find(first), b.files->find(second));
     if (!equal) raise(L, equal.error());

@@ -16,11 +16,12 @@ class Sandbox;
 /// Pushes what a family knows of GGUF files, its table, or a field of it; nil where there is none. Raises.
 void push_gguf(lua_State* L, const char* key);
 
-/// Calls a function of that table with values, or reads another field of it; returns at least one answer, nil where there is none. An error is
-/// what the function raised.
+/// Calls a function of that table with values, or reads another field of it; returns at least one answer, nil where there is none. An
+/// error is what the function raised.
 Result<List> ask_gguf(Sandbox& lua, const char* key, const List& arguments);
 
-/// What a file calls a parameter, and has otherwise, of what `tensor` returns: a name, and { outer, a, b, turned = 1, added, scale } or nothing.
+/// What a file calls a parameter, and has otherwise, of what `tensor` returns: a name, and { outer, a, b, turned = 1, added, scale } or
+/// nothing.
 std::pair<std::string, tensor_files::FileForm> gguf_name(const List& said);
 
 /// Makes the configuration of the file's keys, in the words of config.json, with kGgufTypes where weights are in blocks.

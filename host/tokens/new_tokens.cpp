@@ -21,23 +21,6 @@ Table described(const NewToken& token) {
           {"rstrip", Value(false)},       {"normalized", Value(!token.special)}, {"special", Value(token.special)}};
 }
 
-/// Those that a tokenizer.json does not list, with their ids.
-Result<std::vector<Numbered>> numbered(std::span<const NewToken> tokens, const std::string& text, const std::string& origin) {
-  const Value file = TRY(parse_json(text, origin, kManyJsonValues));
-  const Tokenizer tokenizer = TRY(Tokenizer::parse(text, origin));
-  std::set<std::string> known;
-  if (const auto* listed = file.field<List>("added_tokens"))
-    for (const Value& one : *listed) known.insert(one.text_field("content"));
-  std::vector<Numbered> out;
-  auto next = static_cast<TokenId>(tokenizer.vocabulary());
-  for (const NewToken& token : tokens) {
-    if (!known.insert(token.text).second) continue;
-    const TokenId there = tokenizer.find(token.text);
-    out.push_back({token, there >= 0 ? there : next++});
-  }
-  return out;
-}
-
 /// A file's object, changed; what is none stays what it is.
 Status change(std::string* text, const std::string& origin, const std::function<void(Table*)>& how) {
   Value value = TRY(parse_json(*text, origin, kManyJsonValues));
@@ -46,25 +29,35 @@ Status change(std::string* text, const std::string& origin, const std::function<
   return ok();
 }
 
-Status add(const std::vector<Numbered>& tokens, std::string* tokenizer, const std::string& origin) {
-  return change(tokenizer, origin, [&](Table* file) {
-    List listed;
-    if (auto* given = std::get_if<List>(&(*file)["added_tokens"])) listed = std::move(*given);
-    for (const auto& [token, id] : tokens) {
-      Table entry = described(token);
-      entry["id"] = Value(int64_t{id});
-      listed.emplace_back(std::move(entry));
-    }
-    std::ranges::stable_sort(listed, {}, [](const Value& one) { return one.field<int64_t>("id") ? *one.field<int64_t>("id") : 0; });
-    (*file)["added_tokens"] = Value(std::move(listed));
-  });
+/// Adds those tokens that a tokenizer.json does not list, and returns them with their ids.
+Result<std::vector<Numbered>> add(std::span<const NewToken> tokens, std::string* text, const std::string& origin) {
+  Value file = TRY(parse_json(*text, origin, kManyJsonValues));
+  const Tokenizer tokenizer = TRY(Tokenizer::parse(*text, origin));
+  Value& added = std::get<Table>(file)["added_tokens"];  // an object, or else no tokenizer
+  if (added.is_nil()) added = Value(List());
+  List& listed = std::get<List>(added);
+  std::set<std::string> known;
+  for (const Value& one : listed) known.insert(one.text_field("content"));
+  std::vector<Numbered> out;
+  auto next = static_cast<TokenId>(tokenizer.vocabulary());
+  for (const NewToken& token : tokens) {
+    if (!known.insert(token.text).second) continue;
+    const TokenId there = tokenizer.find(token.text);
+    out.push_back({token, there >= 0 ? there : next++});
+    Table entry = described(token);
+    entry["id"] = Value(int64_t{out.back().id});
+    listed.emplace_back(std::move(entry));
+  }
+  if (out.empty()) return out;
+  std::ranges::stable_sort(listed, {}, [](const Value& one) { return one.field<int64_t>("id") ? *one.field<int64_t>("id") : 0; });
+  *text = to_json(file, 2) + "\n";
+  return out;
 }
 
 }  // namespace
 
 Result<std::string> with_new_tokens(std::string tokenizer, std::span<const NewToken> tokens, const std::string& origin) {
-  if (tokens.empty()) return tokenizer;
-  if (const auto fresh = TRY(numbered(tokens, tokenizer, origin)); !fresh.empty()) TRY_STATUS(add(fresh, &tokenizer, origin));
+  if (!tokens.empty()) TRY(add(tokens, &tokenizer, origin));
   return tokenizer;
 }
 
@@ -72,9 +65,8 @@ Status add_new_tokens(std::span<const NewToken> tokens, std::vector<std::pair<st
   const auto named = [&](const char* name) { return std::ranges::find(*files, name, &std::pair<std::string, std::string>::first); };
   const auto tokenizer = named("tokenizer.json");
   if (tokens.empty() || tokenizer == files->end()) return ok();
-  const std::vector<Numbered> fresh = TRY(numbered(tokens, tokenizer->second, tokenizer->first));
+  const std::vector<Numbered> fresh = TRY(add(tokens, &tokenizer->second, tokenizer->first));
   if (fresh.empty()) return ok();
-  TRY_STATUS(add(fresh, &tokenizer->second, tokenizer->first));
   if (const auto about = named("tokenizer_config.json"); about != files->end())
     TRY_STATUS(change(&about->second, about->first, [&](Table* table) {
       const auto listed = table->find("added_tokens_decoder");

@@ -15,7 +15,7 @@ using json = peft::Json;
 using peft::Key;
 using sdk::invalid;
 
-// What `read_config` takes.
+// What `read_config` takes. The last three are of an init_lora_weights that is no other.
 const std::vector<const char*> kRead = {"alpha_pattern",
                                         "bias",
                                         "exclude_modules",
@@ -34,7 +34,7 @@ const std::vector<const char*> kRead = {"alpha_pattern",
                                         "trainable_token_indices",
                                         "corda_config",
                                         "eva_config",
-                                        "lora_ga_config"};  // of an init_lora_weights that is no other
+                                        "lora_ga_config"};
 
 bool is_scale(double alpha) { return std::isfinite(alpha) && alpha > 0; }
 bool whole_number(double x, double most) { return x >= 1 && x <= most && std::floor(x) == x; }

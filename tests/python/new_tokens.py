@@ -15,9 +15,8 @@ pathlib.Path('text.txt').write_text('\n'.join(lines))
 pathlib.Path('lines.jsonl').write_text(''.join(json.dumps({'text': x}) + '\n' for x in lines))
 pathlib.Path('plain.txt').write_text(' '.join(f'call add {i} result' for i in range(60)))
 run('tokenize', '--train', 'plain.txt', '--vocab', 270, '--out', 'bpe')
-first = max(json.loads(pathlib.Path('bpe/tokenizer.json').read_text())['model']['vocab'].values()) + 1
-added = {x['content']: x['id'] for x in json.loads(pathlib.Path('bpe/tokenizer.json').read_text())['added_tokens']}
-first = max([first, *[i + 1 for i in added.values()]])
+trained_bpe = json.loads(pathlib.Path('bpe/tokenizer.json').read_text())
+first = 1 + max([*trained_bpe['model']['vocab'].values(), *[x['id'] for x in trained_bpe['added_tokens']]])
 NEW = dict(add_tokens=['<call>', '<result>'], add_special_tokens=['<|end|>'])
 IDS = {'<call>': first, '<result>': first + 1, '<|end|>': first + 2}
 LLAMA = dict(num_hidden_layers=1, hidden_size=16, intermediate_size=24, num_attention_heads=2, max_position_embeddings=32)

@@ -21,8 +21,9 @@ struct LogitsApart {
 /// Returns "32 positions: …", a sentence for people.
 std::string apart_text(const LogitsApart& apart);
 
-/// Computes the logits after each of `length` tokens, of which the first half is drawn and the second is what the model continues with; of a
-/// model with an encoder, what is drawn is its source, and all tokens are the model's. The models are in memory one after the other. `options`: those with which the export was studied.
+/// Computes the logits after each of `length` tokens, of which the first half is drawn and the second is what the model continues with. Of
+/// a model with an encoder, what is drawn is its source, and all tokens are the model's. The models are in memory one after the other.
+/// `options`: those with which the export was studied.
 Result<LogitsApart> read_again(const std::filesystem::path& model, const std::filesystem::path& gguf, int64_t length,
                                const StudyOptions& options);
 

@@ -149,8 +149,14 @@ class VocabularyWriter {
     if (bytes.size() != 256)
       return recipe_error("'byte_fallback' is true, and " + std::to_string(bytes.size()) +
                           " of the 256 tokens '<0x00>' … '<0xFF>' are there");
+    TRY_STATUS(put_pieces("llama", scores, prefix));
+    return ok();
+  }
+
+  /// Pieces of SentencePiece's models, with what each is worth.
+  Status put_pieces(const char* model, const std::vector<float>& scores, bool prefix) {
     if (const TokenId unknown = tokenizer_.unknown(); unknown >= 0) kinds_[static_cast<size_t>(unknown)] = kUnknown;
-    keys_->add("tokenizer.ggml.model", Value("llama"));
+    keys_->add("tokenizer.ggml.model", Value(model));
     keys_->add("tokenizer.ggml.pre", Value("default"));
     TRY_STATUS(put_tokens());
     keys_->add("tokenizer.ggml.scores", std::span<const float>(scores));
@@ -193,12 +199,7 @@ class VocabularyWriter {
       double score = 0;
       if (piece && piece->size() == 2 && (*piece)[1].number(&score)) scores[id] = static_cast<float>(score);
     }
-    if (const TokenId unknown = tokenizer_.unknown(); unknown >= 0) kinds_[static_cast<size_t>(unknown)] = kUnknown;
-    keys_->add("tokenizer.ggml.model", Value("t5"));
-    keys_->add("tokenizer.ggml.pre", Value("default"));
-    TRY_STATUS(put_tokens());
-    keys_->add("tokenizer.ggml.scores", std::span<const float>(scores));
-    keys_->add("tokenizer.ggml.add_space_prefix", Value(true));
+    TRY_STATUS(put_pieces("t5", scores, true));
     keys_->add("tokenizer.ggml.remove_extra_whitespaces", Value(merges));
     if (!map.empty())
       keys_->add("tokenizer.ggml.precompiled_charsmap", std::span(reinterpret_cast<const uint8_t*>(map.data()), map.size()));

@@ -22,6 +22,17 @@ Value number_value(double x) {
   return Value(x);
 }
 
+/// Puts a line's numbers into row `row` of the columns of their names. What is no number ("skipped": true) has none.
+void put_row(Columns* columns, size_t row, const Table& line) {
+  for (const auto& [name, value] : line) {
+    double x = kAbsent;
+    if (!value.number(&x) && !value.is_nil()) continue;
+    std::vector<double>& column = (*columns)[name];
+    column.resize(row, kAbsent);
+    column.push_back(x);
+  }
+}
+
 /// Means of `every` entries in a row of those that are there; of steps the last one.
 List thinned(const std::vector<double>& column, size_t every, bool last) {
   List out;
@@ -59,9 +70,9 @@ Result<RunMetrics> read_run_metrics(const std::filesystem::path& run, size_t mos
   const std::string text = std::filesystem::exists(path, error) ? TRY(read_text(path, UINT64_C(1) << 34)) : std::string();
   Columns columns;
   RunMetrics out;
-  List validation_steps, evaluation_steps, matches, samples;
-  std::map<std::string, List> validations;  // what a validation says, by its name
-  size_t steps = 0;
+  Columns validations = {{"step", {}}, {"validation_loss", {}}};
+  List evaluation_steps, matches, samples;
+  size_t steps = 0, validated = 0;
   int64_t skipped = 0, number = 0;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = text.find('\n', begin);
@@ -75,14 +86,7 @@ Result<RunMetrics> read_run_metrics(const std::filesystem::path& run, size_t mos
     const Value& line = *parsed;
     const auto* entries = line.as<Table>();
     if (entries->contains("validation_loss")) {
-      for (const auto& [name, value] : *entries) {
-        double x = kAbsent;
-        if (name == "step" || name == "seconds" || name == "best" || (!value.number(&x) && !value.is_nil())) continue;
-        List& values = validations[name == "validation_loss" ? "loss" : name];
-        values.resize(validation_steps.size());
-        values.push_back(number_value(x));
-      }
-      validation_steps.push_back(entries->at("step"));
+      put_row(&validations, validated++, *entries);
       continue;
     }
     if (entries->contains("samples") && !entries->contains("loss")) {
@@ -94,14 +98,7 @@ Result<RunMetrics> read_run_metrics(const std::filesystem::path& run, size_t mos
       continue;
     }
     skipped += entries->contains("skipped");
-    for (const auto& [name, value] : *entries) {
-      double x = kAbsent;
-      if (!value.number(&x) && !value.is_nil()) continue;  // "skipped": true
-      std::vector<double>& column = columns[name];
-      column.resize(steps, kAbsent);
-      column.push_back(x);
-    }
-    ++steps;
+    put_row(&columns, steps++, *entries);
     for (auto& [name, column] : columns) column.resize(steps, kAbsent);
   }
   if (steps == 0) return recipe_error(run.string() + ": this run has no steps yet", "let it come to its first step");
@@ -115,12 +112,11 @@ Result<RunMetrics> read_run_metrics(const std::filesystem::path& run, size_t mos
                {"skipped", Value(skipped)},
                {"speed", speed_of(columns)},
                {"columns", Value(std::move(kept))}};
-  validations.try_emplace("loss");
-  for (auto& [name, values] : validations) {
-    values.resize(validation_steps.size());
-    out.validation.emplace(name, Value(std::move(values)));
+  validations.erase("seconds");
+  for (auto& [name, column] : validations) {
+    column.resize(validated, kAbsent);
+    out.validation[name == "validation_loss" ? "loss" : name] = Value(thinned(column, 1, true));
   }
-  out.validation.emplace("step", Value(std::move(validation_steps)));
   out.evaluation = {
       {"step", Value(std::move(evaluation_steps))}, {"match", Value(std::move(matches))}, {"samples", Value(std::move(samples))}};
   return out;

@@ -10,11 +10,16 @@ namespace {
 
 using namespace sdk;
 
-void forward_shape(const Node& n, Shapes& out) {
+/// Logits in F32, and a label for each row of them.
+void check_labels(const Node& n) {
   has_rows(n, 0, "logits");
   in_f32(n, 0, "logits");
   integers(n, 1, "labels");
   one_a_row(n, 1, "labels", 0, "logits");
+}
+
+void forward_shape(const Node& n, Shapes& out) {
+  check_labels(n);
   out.set(0, GALLEY_F64, {1});
   like_rows(out, 1, GALLEY_F32, n.in(0));
 }
@@ -68,10 +73,7 @@ const bool forward_added = add(cross_entropy.input("logits", GALLEY_ROLE_ROWS)
                                    .test("wide", {{GALLEY_F32, {3, 5003}, -10, 10}, {GALLEY_I32, {3}, 0, 5002}}));
 
 void backward_shape(const Node& n, Shapes& out) {
-  has_rows(n, 0, "logits");
-  in_f32(n, 0, "logits");
-  integers(n, 1, "labels");
-  one_a_row(n, 1, "labels", 0, "logits");
+  check_labels(n);
   one_a_row(n, 2, "lse", 0, "logits");
   single(n, 3, "seed");
   in_f32(n, 2, "lse");
@@ -108,10 +110,7 @@ const bool backward_added =
                   Attrs().s("dtype", "f16")));
 
 void hits_shape(const Node& n, Shapes& out) {
-  has_rows(n, 0, "logits");
-  in_f32(n, 0, "logits");
-  integers(n, 1, "labels");
-  one_a_row(n, 1, "labels", 0, "logits");
+  check_labels(n);
   out.set(0, GALLEY_F64, {1});
 }
 
