@@ -30,8 +30,9 @@ endfunction()
 # What is beside the loop.
 set(beside "^(lua/library|tokens|proofs|sources|tools|commands)")
 # 31,000 but for generation with caches, alone and in a program that trains, which is planned and proved as training is, for forms in which
-# files have tensors, and for rows of tokens that are added.
-set(most_lines 32000)
+# files have tensors, and for rows of tokens that are added; 32,000 but for several processes (ranks): which one this is, what they tell each
+# other, and who of them is gone.
+set(most_lines 33150)
 
 set(lines_of_loop 0)
 file(GLOB_RECURSE files RELATIVE ${HOST} ${HOST}/*.hpp ${HOST}/*.cpp ${HOST}/*.h)
