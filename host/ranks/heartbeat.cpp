@@ -51,10 +51,10 @@ std::string seconds_text(std::chrono::steady_clock::duration time) {
   return std::to_string(std::max<int64_t>(std::chrono::round<std::chrono::seconds>(time).count(), 1)) + " s";
 }
 
-/// "step 120 at 'gather model.layers.3'".
+/// "in step 120 at 'gather model.layers.3'".
 std::string where(int64_t step, const std::string& place) {
   const std::string at = place.empty() ? "" : " at '" + place + "'";
-  return (step > 0 ? "step " + std::to_string(step) : "the time before the first step") + at;
+  return (step > 0 ? "in step " + std::to_string(step) : "before the first step") + at;
 }
 
 }  // namespace
@@ -68,11 +68,14 @@ void MovingPlace::set(int64_t step, std::string_view text) noexcept {
   turn_.store(turn + 1, std::memory_order_relaxed);
   step_.store(step, std::memory_order_release);
   bytes_.store(bytes, std::memory_order_release);
-  for (size_t at = 0; at < bytes; at += 8) {
+  const auto put = [&](size_t at, size_t n) {
     uint64_t word = 0;
-    std::memcpy(&word, text.data() + at, std::min<size_t>(bytes - at, 8));
+    std::memcpy(&word, text.data() + at, n);
     words_[at / 8].store(word, std::memory_order_release);
-  }
+  };
+  size_t at = 0;
+  for (; at + 8 <= bytes; at += 8) put(at, 8);
+  if (at < bytes) put(at, bytes - at);
   turn_.store(turn + 2, std::memory_order_release);
 }
 
@@ -364,13 +367,12 @@ std::optional<Alarm> Heartbeat::judge(int64_t rank) const {
     return Alarm{Alarm::Kind::End, rank, about(rank, *other.slot) + ": " + text_in(other.slot->text), place_of_.rank == 0};
   const auto gone = [&](const Other& one) { return one.died || silent(one); };
   if (!gone(other)) return std::nullopt;
-  const std::string ago = seconds_text(looked_ - other.beat_at);
   std::string text = other.slot ? about(rank, *other.slot) : "rank " + std::to_string(rank);
-  if (other.died) text += " died in " + where(other.slot->step, text_in(other.slot->place)) + ", " + ago + " ago";
-  else if (other.slot)
-    text += " gives no sign any more since " + where(other.slot->step, text_in(other.slot->place)) + ", " + ago +
-            " ago: it is stopped, or its machine or its network is gone";
-  else text += " gives no sign in " + folder_.string() + ": it has ended, or this is another directory there";
+  text += other.died ? " died" : other.slot ? " gives no sign any more" : " gives no sign in " + folder_.string();
+  if (other.slot)
+    text += "; " + seconds_text(looked_ - other.beat_at) + " ago it was " + where(other.slot->step, text_in(other.slot->place));
+  if (!other.slot) text += ": it has ended, or this is another directory there";
+  else if (!other.died) text += ": it is stopped, or its machine or its network is gone";
   std::vector<int64_t> also, waited;
   for (int64_t r = 0; r < place_of_.ranks; ++r) {
     const Other& one = others_[static_cast<size_t>(r)];
@@ -378,7 +380,7 @@ std::optional<Alarm> Heartbeat::judge(int64_t rank) const {
     if (r != place_of_.rank && gone(one)) also.push_back(r);
     else if (looked_ - one.moved_at > times_.beat) waited.push_back(r);
   }
-  if (!also.empty()) text += "; so " + std::string(also.size() == 1 ? "is " : "are ") + ranks_text(also);
+  if (!also.empty()) text += "; " + ranks_text(also) + (also.size() == 1 ? " is gone, too" : " are gone, too");
   if (!waited.empty()) text += "; " + ranks_text(waited) + " waited";
   return Alarm{Alarm::Kind::End, rank, text, speaks()};
 }
@@ -410,7 +412,7 @@ std::optional<Alarm> Heartbeat::halt() {
   Alarm out = {is_end ? Alarm::Kind::End : Alarm::Kind::Warning, -1, "no rank has moved for " + seconds_text(still), true};
   const char* mark = ": ";
   for (const auto& [place, ranks] : places) {
-    out.text += mark + ranks_text(ranks) + " in " + place;
+    out.text += mark + ranks_text(ranks) + " " + place;
     mark = "; ";
   }
   return out;

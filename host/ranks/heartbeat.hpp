@@ -40,11 +40,11 @@ struct Alarm {
   enum class Kind { Warning, End };
   Kind kind = Kind::End;
   int64_t rank = -1;    ///< who has died, gives no sign or has failed; -1: nobody, all stand still
-  std::string text;     ///< "rank 1 (machine b, process 8123) died in step 120 at 'gather model.layers.3', 14 s ago; ranks 0 and 2 waited"
+  std::string text;     ///< "rank 1 (machine b, process 8123) died; 1 s ago it was in step 120 at 'gather w'; ranks 0, 2 and 3 waited"
   bool speaks = false;  ///< this rank is the one that shows it: others have the same
 };
 
-/// Where the main thread is: a text that another thread may read meanwhile. Writing takes some 20 ns, and neither a lock nor a call.
+/// Where the main thread is: a text that another thread may read meanwhile. Writing takes some 30 ns, and neither a lock nor a call.
 class MovingPlace {
  public:
   static constexpr size_t most_bytes = 160;

@@ -87,7 +87,7 @@ TEST(Heartbeat, TheKilledRankIsNamedToAll) {
     mine.beat->ended();
     return mine.told.text();
   });
-  const std::string text = "of 1: rank 1 (here, process N) died in step 3 at 'gather w', 1 s ago; ranks 0, 2 and 3 waited\n";
+  const std::string text = "of 1: rank 1 (here, process N) died; 1 s ago it was in step 3 at 'gather w'; ranks 0, 2 and 3 waited\n";
   EXPECT_EQ(seen, (Texts{"shows " + text, "signal 9", "hears " + text, "hears " + text}));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 3s);
   EXPECT_EQ(left_in(folder), "");
@@ -95,18 +95,24 @@ TEST(Heartbeat, TheKilledRankIsNamedToAll) {
 
 TEST(Heartbeat, OfRankZeroTheNextOneSpeaks) {
   const Folder folder;
-  const Texts seen = in_processes(4, [&](int64_t rank) {
-    Rank mine(folder, rank, 4);
-    mine.wait_for(folder, 4);
-    if (rank <= 1) ::kill(::getpid(), SIGKILL);
-    static_cast<void>(mine.beat->verdict());
-    mine.beat->ended();
-    return mine.told.text();
-  });
+  const Texts seen = in_processes(
+      4,
+      [&](int64_t rank) {
+        Rank mine(folder, rank, 4);
+        mine.wait_for(folder, 4);
+        if (rank == 3) folder.put("begun", "");
+        static_cast<void>(mine.beat->verdict());
+        mine.beat->ended();
+        return mine.told.text();
+      },
+      [&](const std::vector<pid_t>& processes) {
+        while (!std::filesystem::exists(folder / "begun")) std::this_thread::sleep_for(5ms);
+        for (const size_t rank : {0u, 1u}) ::kill(processes[rank], SIGKILL);
+      });
   const std::string text =
-      "of 0: rank 0 (here, process N) died in the time before the first step, 1 s ago; so is rank 1; ranks 2 and 3 waited\n";
+      "of 0: rank 0 (here, process N) died; 1 s ago it was before the first step; rank 1 is gone, too; ranks 2 and 3 waited\n";
   EXPECT_EQ(seen, (Texts{"signal 9", "signal 9", "shows " + text, "hears " + text}));
-  EXPECT_EQ(left_in(folder), "");
+  EXPECT_EQ(left_in(folder), "begun ");
 }
 
 TEST(Heartbeat, AnErrorOfOneRankReachesAll) {
@@ -151,7 +157,6 @@ TEST(Heartbeat, WhoLeavesWithoutAWordHasFailed) {
 
 TEST(Heartbeat, AStoppedRankGivesNoSign) {
   const Folder folder;
-  pid_t stopped = 0;
   const Texts seen = in_processes(
       3,
       [&](int64_t rank) {
@@ -160,18 +165,18 @@ TEST(Heartbeat, AStoppedRankGivesNoSign) {
         mine.wait_for(folder, 3);
         if (rank == 1) ::kill(::getpid(), SIGSTOP);
         static_cast<void>(mine.beat->verdict());
+        if (rank == 0) folder.put("judged", "");
         mine.beat->ended();
         return mine.told.text();
       },
       [&](const std::vector<pid_t>& processes) {
-        stopped = processes[1];
-        std::this_thread::sleep_for(impatient.silence + 400ms);
-        ::kill(stopped, SIGKILL);
+        while (!std::filesystem::exists(folder / "judged")) std::this_thread::sleep_for(5ms);
+        ::kill(processes[1], SIGKILL);
       });
   const std::string text =
-      "of 1: rank 1 (here, process N) gives no sign any more since step 7 at 'read the data', 1 s ago: it is stopped, or its machine or "
-      "its "
-      "network is gone; ranks 0 and 2 waited\n";
+      "of 1: rank 1 (here, process N) gives no sign any more; 1 s ago it was in step 7 at 'read the data': it is stopped, or its machine "
+      "or "
+      "its network is gone; ranks 0 and 2 waited\n";
   EXPECT_EQ(seen, (Texts{"shows " + text, "signal 9", "hears " + text}));
 }
 
@@ -183,7 +188,7 @@ TEST(Heartbeat, NobodyIsCondemnedForATimeInWhichAllWereStopped) {
       [&](int64_t rank) {
         Rank mine(folder, rank, 2, impatient);
         mine.wait_for(folder, 2);
-        std::this_thread::sleep_for(900ms);
+        std::this_thread::sleep_for(800ms);
         mine.beat->ended();
         return mine.told.text();
       },
@@ -192,7 +197,7 @@ TEST(Heartbeat, NobodyIsCondemnedForATimeInWhichAllWereStopped) {
           std::this_thread::sleep_for(5ms);
         std::this_thread::sleep_for(100ms);
         for (const pid_t process : processes) ::kill(process, SIGSTOP);
-        std::this_thread::sleep_for(impatient.silence * 3 / 2);
+        std::this_thread::sleep_for(impatient.silence * 5 / 4);
         for (const pid_t process : processes) ::kill(process, SIGCONT);
       });
   EXPECT_EQ(seen, (Texts{"", ""}));
