@@ -196,9 +196,14 @@ TEST(Heartbeat, NobodyIsCondemnedForATimeInWhichAllWereStopped) {
         while (!std::filesystem::exists(folder / ".ranks/start/0") || !std::filesystem::exists(folder / ".ranks/start/1"))
           std::this_thread::sleep_for(5ms);
         std::this_thread::sleep_for(100ms);
-        for (const pid_t process : processes) ::kill(process, SIGSTOP);
-        std::this_thread::sleep_for(impatient.silence * 5 / 4);
-        for (const pid_t process : processes) ::kill(process, SIGCONT);
+        // Rank 0 has seen the last beat of rank 1, and is back before it.
+        ::kill(processes[1], SIGSTOP);
+        std::this_thread::sleep_for(50ms);
+        ::kill(processes[0], SIGSTOP);
+        std::this_thread::sleep_for(impatient.silence);
+        ::kill(processes[0], SIGCONT);
+        std::this_thread::sleep_for(50ms);
+        ::kill(processes[1], SIGCONT);
       });
   EXPECT_EQ(seen, (Texts{"", ""}));
   EXPECT_EQ(left_in(folder), "");
