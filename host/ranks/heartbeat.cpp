@@ -253,7 +253,7 @@ bool Heartbeat::failed(const Error& error) {
 
 std::optional<Alarm> Heartbeat::verdict() const {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, times_.silence + 4 * times_.beat, [&] { return verdict_.has_value(); });
+  changed_.wait_for(lock, times_.silence + 8 * times_.beat, [&] { return verdict_.has_value(); });
   return verdict_;
 }
 
@@ -357,7 +357,7 @@ std::optional<Alarm> Heartbeat::judge() const {
   for (const Other& other : others_)
     if (other.slot && other.slot->is_verdict) return Alarm{Alarm::Kind::End, other.slot->culprit, text_in(other.slot->text), speaks()};
   // Who speaks in rank 0's place is known once the others have been looked at for a while.
-  if (is_wide_ && looked_ - wide_ < 2 * times_.beat) return std::nullopt;
+  if (is_wide_ && looked_ - wide_ < 4 * times_.beat) return std::nullopt;
   return judge(0);
 }
 
@@ -378,7 +378,7 @@ std::optional<Alarm> Heartbeat::judge(int64_t rank) const {
     const Other& one = others_[static_cast<size_t>(r)];
     if (r == rank || !one.slot || one.slot->state != State::Running) continue;
     if (r != place_of_.rank && gone(one)) also.push_back(r);
-    else if (looked_ - one.moved_at > times_.beat) waited.push_back(r);
+    else if (looked_ - one.moved_at > 2 * times_.beat) waited.push_back(r);
   }
   if (!also.empty()) text += "; " + ranks_text(also) + (also.size() == 1 ? " is gone, too" : " are gone, too");
   if (!waited.empty()) text += "; " + ranks_text(waited) + " waited";
@@ -388,7 +388,7 @@ std::optional<Alarm> Heartbeat::judge(int64_t rank) const {
 /// Whether no rank before this one lives, or has spoken.
 bool Heartbeat::speaks() const {
   return std::ranges::none_of(std::span(others_).first(static_cast<size_t>(place_of_.rank)), [&](const Other& other) {
-    const bool beats = other.slot && other.slot->state == State::Running && !other.died && looked_ - other.beat_at < 2 * times_.beat;
+    const bool beats = other.slot && other.slot->state == State::Running && !other.died && looked_ - other.beat_at < 3 * times_.beat;
     return beats || (other.slot && other.slot->is_verdict);
   });
 }

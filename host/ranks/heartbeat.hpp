@@ -90,7 +90,7 @@ class Heartbeat {
   /// All ranks call it: whether rank 0 sees what all have written. If not, the error (exit code Recipe) names who has another directory.
   Status check_shared(Party& party) const;
 
-  /// Returns the verdict, once there is one; waits no longer than the silence and four beats. For a rank that has found another one gone.
+  /// Returns the verdict, once there is one; waits no longer than the silence and eight beats. For a rank that has found another one gone.
   std::optional<Alarm> verdict() const;
 
   /// Ends without an error. The last rank to end removes the files.
