@@ -306,7 +306,7 @@ void Heartbeat::run() {
 void Heartbeat::look() {
   const Clock::time_point now = Clock::now();
   // If this thread was held up itself, with its machine or its file system, it does not know what the others did meanwhile.
-  if (const auto gap = now - looked_ - times_.beat; gap > 2 * times_.beat)
+  if (const auto gap = now - looked_ - times_.beat; gap > times_.silence / 2)
     for (Other& other : others_) other.beat_at += gap, other.moved_at += gap;
   looked_ = now;
   const Other& first = others_[0];
