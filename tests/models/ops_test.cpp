@@ -40,7 +40,7 @@ const galley_attr_rule* declared(const galley_op* op, const char* name) {
 }
 
 TEST(Ops, DeclareTheAttributesOfTheirCases) {
-  const std::set<std::string> hosts = {"dtype", "tf32", "stream", "seed"};
+  const std::set<std::string> hosts = {"dtype", "tf32", "stream", "seed", "axis"};
   for (const galley_op* op : models().ops)
     for (uint32_t c = 0; c < op->n_cases; ++c)
       for (uint32_t a = 0; a < op->cases[c]->node->n_attrs; ++a) {
@@ -183,6 +183,53 @@ std::string failure(Problem p) {
   const Level& level = models().levels.back();
   const Execution r = execute(level.kernel(p.op->name), level.isa, p);
   return r.status == GALLEY_INVALID ? r.text : "not refused";
+}
+
+TEST(Ops, RefuseExchangesOfPartsThatDoNotFit) {
+  const auto said = [](const char* op, std::vector<std::optional<Tensor>> inputs, sdk::Attrs attrs) {
+    return refusal(op, std::move(inputs), {attrs.data(), attrs.data() + attrs.count()});
+  };
+  const auto parts = [](int64_t ranks, int64_t rank, std::vector<int64_t> ends, int64_t start = 0) {
+    return sdk::Attrs().i("ranks", ranks).i("rank", rank).i("start", start).list("ends", std::move(ends));
+  };
+  EXPECT_EQ(said("all_reduce", {f32({3})}, sdk::Attrs().i("ranks", 0)), "h.0.node: all_reduce: ranks = 0; an axis has at least 1");
+  EXPECT_EQ(said("all_reduce_here", {Tensor{GALLEY_BF16, {3}, {}}}, sdk::Attrs().i("ranks", 2)),
+            "h.0.node: all_reduce_here: x has to be F32, F64 or I32");
+  EXPECT_EQ(said("reduce_scatter", {f32({3, 4})}, parts(2, 0, {5, 12})), "");
+  EXPECT_EQ(said("reduce_scatter", {f32({3, 4})}, parts(0, 0, {})), "h.0.node: reduce_scatter: ranks = 0; an axis has at least 1");
+  EXPECT_EQ(said("reduce_scatter", {f32({3, 4})}, parts(2, 2, {5, 12})), "h.0.node: reduce_scatter: rank = 2 is none of 2 ranks");
+  EXPECT_EQ(said("reduce_scatter", {f32({3, 4})}, parts(2, 0, {5, 12}, -1)),
+            "h.0.node: reduce_scatter: start = -1; it has to be 0 or more");
+  EXPECT_EQ(said("reduce_scatter", {f32({3, 4})}, parts(2, 0, {12})),
+            "h.0.node: reduce_scatter: ends of 1 parts; there is one part for each of 2 ranks");
+  EXPECT_EQ(said("reduce_scatter", {f32({3, 4})}, parts(3, 0, {5, 4, 12})), "h.0.node: reduce_scatter: part 1 ends at 4, before it begins");
+  EXPECT_EQ(said("reduce_scatter", {f32({3, 4})}, parts(2, 0, {5, 13})),
+            "h.0.node: reduce_scatter: x is (3, 4); by its last end, the whole has 13 elements");
+  EXPECT_EQ(said("all_gather", {f32({7})}, parts(2, 0, {5, 12}, 1)), "");
+  EXPECT_EQ(said("all_gather", {f32({7})}, parts(2, 0, {5, 12})),
+            "h.0.node: all_gather: x is (7); by its ends, this rank's part has 5 elements");
+  EXPECT_EQ(said("all_gather", {f32({5})}, parts(2, 0, {5, 12}).list("shape", {3, 5})),
+            "h.0.node: all_gather: shape = (3, 5); by its last end, the whole has 12 elements");
+  EXPECT_EQ(said("all_gather_here", {f32({5})}, parts(2, 0, {5, 12})),
+            "h.0.node: all_gather_here: y is (5); by its last end, the whole has 12 elements");
+}
+
+// What a reference of one rank would compute of several is no sum.
+TEST(Ops, ReferencesOfExchangesAreOfOneRank) {
+  Problem p;
+  p.op = models().op("all_reduce");
+  p.name = "h.0.node";
+  p.inputs = {Tensor{GALLEY_F32, {2}, {1, 2}}};
+  const sdk::Attrs attrs = sdk::Attrs().s("axis", "data").i("ranks", 2);
+  p.attrs = attrs.data();
+  p.n_attrs = attrs.count();
+  p.infer();
+  try {
+    run_reference(p);
+    FAIL() << "not refused";
+  } catch (const std::exception& e) {
+    EXPECT_NE(std::string(e.what()).find("the reference is of one rank, and this node of 2"), std::string::npos) << e.what();
+  }
 }
 
 TEST(Ops, FillTensorsOfAnyDtype) {

@@ -73,6 +73,7 @@ Value contract(const galley_op& op) {
                                      {GALLEY_OP_LINEAR, "linear"},
                                      {GALLEY_OP_LOW, "low"},
                                      {GALLEY_OP_PRIVATE, "private"},
+                                     {GALLEY_OP_EXCHANGE, "exchange"},
                                      {GALLEY_OP_ROUNDS, "rounds"},
                                      {GALLEY_OP_LOAD_ON_HOST, "load_on_host"},
                                      {GALLEY_OP_FULL, "full"}});

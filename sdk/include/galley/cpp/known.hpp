@@ -18,6 +18,10 @@ struct PublicOp {
 inline constexpr PublicOp kPublicOps[] = {
     {"adamw_step", 9, 0, "beta1 beta2 eps weight_decay coupled"},
     {"add", 2, 1, "alpha dtype"},
+    {"all_gather", 1, 1, "ranks rank ends start shape axis"},
+    {"all_gather_here", 1, 0, "ranks rank ends start axis"},
+    {"all_reduce", 1, 1, "ranks axis"},
+    {"all_reduce_here", 1, 0, "ranks axis"},
     {"attention", 8, 2, "heads kv_heads head_dim by_head causal scale softcap window dropout max_distance bidirectional dtype tf32 stream"},
     {"attention_grad", 11, 4, "heads kv_heads head_dim by_head causal scale softcap window dropout max_distance bidirectional dbias dtype tf32 stream"},
     {"bf16_pack", 2, 1, "stream"},
@@ -59,6 +63,7 @@ inline constexpr PublicOp kPublicOps[] = {
     {"quick_gelu_grad", 2, 1, "dtype"},
     {"random_normal", 0, 1, "shape mean std stream seed"},
     {"random_uniform", 0, 1, "shape low high stream seed"},
+    {"reduce_scatter", 1, 1, "ranks rank ends start axis"},
     {"relu", 1, 1, "dtype"},
     {"relu2", 1, 1, "dtype"},
     {"relu2_grad", 2, 1, "dtype"},
