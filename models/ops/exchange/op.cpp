@@ -1,6 +1,7 @@
 // Exchanges between the processes (ranks) of a run: sums and parts of tensors. Sums are made in the dtype, one rank after the other: they
-// have the same bytes on each rank, in each run, and where one process adds the same tensors in this order. Plugins that join processes have
-// the kernels; those beside this file are for one rank, of which the sum is its tensor and the part the whole, and so are the references.
+// have the same bytes on each rank, in each run, and where one process adds the same tensors in this order. Plugins that join processes
+// have the kernels; those beside this file are for one rank, of which the sum is its tensor and the part the whole, and so are the
+// references.
 //
 // There are no gradients: gradients and updates are what is exchanged, and nothing differentiates those.
 #include "galley/cpp/exchange.hpp"
@@ -60,7 +61,10 @@ void reduce_shape(const Node& n, Shapes& out) {
   ranks_of(n);
   out.like(0, n.in(0));
 }
-Op all_reduce("all_reduce", "y = x of rank 0 + x of rank 1 + …, added to y one after the other where y accumulates; x (…) F32, F64 or I32");
+Op all_reduce(
+    "all_reduce",
+    "y = x of rank 0 + x of rank 1 + …, in this order; where y, the same on all ranks, accumulates, y + x of rank 0 + …; x (…) F32, "
+    "F64 or I32");
 const bool reduce_added = add(all_reduce.flags(GALLEY_OP_EXCHANGE)
                                   .input("x", GALLEY_ROLE_ROWS)
                                   .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES)

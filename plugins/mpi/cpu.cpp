@@ -1,0 +1,223 @@
+// Exchanges of tensors by MPI between processes on processors.
+//
+// Sums of libraries have no order, or one that depends on the size (MPI 3.1, 5.9.1, only advises one): here each rank gets its part of all
+// ranks' tensors, adds them one rank after the other, and gives the sum to all. It sends what a ring sends, 2 (n - 1) / n of the tensor.
+// Small tensors are gathered whole and added on each rank, which is one call.
+#include "galley/cpp/exchange.hpp"
+#include "galley/cpp/plugin.hpp"
+#include "ranks.hpp"
+
+namespace galley::mpi {
+namespace {
+
+using namespace sdk;
+
+constexpr int64_t kSlot = 1 << 20, kSlots = 32 << 20;  // bytes of workspace: for each rank, and for all at most
+constexpr int64_t kSmall = 256 << 10;                  // bytes of all ranks' tensors together that are gathered
+constexpr int64_t kBlock = 16384, kRun = 1024;         // elements: that a thread adds, and that it adds at a time
+
+int64_t ranks_of(const Node& n) { return n.i("ranks", 0); }
+void several(const Node& n) {
+  if (ranks_of(n) < 2) unsupported("there is one rank");
+}
+
+/// The run's ranks, for a node that is made for as many.
+Ranks& ranks_for(const Node& n, const galley_kernel_setup& setup) {
+  const int64_t have = setup.ranks ? static_cast<const Ranks*>(setup.ranks)->ranks() : 1;
+  if (have != ranks_of(n))
+    invalid(std::string(n.name()) + ": " + n.view()->op + " is planned for " + std::to_string(ranks_of(n)) + " ranks, and the run has " +
+            std::to_string(have));
+  return *static_cast<Ranks*>(setup.ranks);
+}
+
+/// Elements of each rank's part, in the order of ranks.
+std::vector<Parts::Part> parts_of(const Node& n) {
+  const Parts parts(n);
+  std::vector<Parts::Part> out;
+  for (int64_t r = 0; r < parts.ranks(); ++r) out.push_back(parts.of(r));
+  return out;
+}
+std::vector<Parts::Part> even_parts(int64_t ranks, int64_t count) {
+  std::vector<Parts::Part> out;
+  for (int64_t r = 0; r < ranks; ++r) out.push_back({count / ranks * r + std::min(r, count % ranks), count / ranks + (r < count % ranks)});
+  return out;
+}
+int64_t largest_of(const std::vector<Parts::Part>& parts) {
+  int64_t largest = 0;
+  for (const Parts::Part& part : parts) largest = std::max(largest, part.count);
+  return largest;
+}
+
+/// y = x of rank 0 + x of rank 1 + …, or y + x of rank 0 + …, in this order; y may be one of them.
+template <class T>
+void add_in_order(const std::vector<const void*>& x, int64_t count, T* y, bool adds) {
+  parallel((count + kBlock - 1) / kBlock, [&](int64_t block) {
+    const int64_t end = std::min(count, (block + 1) * kBlock);
+    for (int64_t at = block * kBlock; at < end; at += kRun) {
+      const int64_t n = std::min(kRun, end - at);
+      T sum[kRun];
+      std::memcpy(sum, (adds ? y : static_cast<const T*>(x[0])) + at, static_cast<size_t>(n) * sizeof(T));
+      for (size_t r = adds ? 0 : 1; r < x.size(); ++r) {
+        const T* of_rank = static_cast<const T*>(x[r]) + at;
+        for (int64_t i = 0; i < n; ++i) sum[i] += of_rank[i];
+      }
+      std::memcpy(y + at, sum, static_cast<size_t>(n) * sizeof(T));
+    }
+  });
+}
+
+/// What the kernels have in common: a tensor in parts, of which rank r has the r-th.
+class Exchange {
+ public:
+  Exchange(const Node& n, const galley_kernel_setup& setup, std::vector<Parts::Part> parts, int64_t element)
+      : node_(n),
+        ranks_(ranks_for(n, setup)),
+        messages_(ranks_),
+        parts_(std::move(parts)),
+        largest_(largest_of(parts_)),
+        element_(element),
+        workspace_(static_cast<char*>(setup.workspace)),
+        from_(parts_.size()) {}
+
+ protected:
+  /// Errors get the node's name.
+  template <class Body>
+  void named(const Body& body) {
+    try {
+      body();
+    } catch (const Failure& failure) {
+      throw Failure(failure.status, std::string(node_.name()) + ": " + node_.view()->op + ": " + failure.what(), failure.hint);
+    }
+  }
+  static int64_t slot_bytes(int64_t ranks, int64_t largest_bytes) { return std::min({kSlot, kSlots / ranks / 8 * 8, largest_bytes}); }
+  /// For `scatter`.
+  static int64_t scatter_bytes(const std::vector<Parts::Part>& parts, int64_t element) {
+    const auto ranks = static_cast<int64_t>(parts.size());
+    return ranks * slot_bytes(ranks, largest_of(parts) * element);
+  }
+
+  const Parts::Part& own() const { return parts_[static_cast<size_t>(ranks_.rank())]; }
+
+  /// y, this rank's part, = [y +] the part of x of each rank, one after the other. y may be that part of x itself.
+  template <class T>
+  void scatter(const T* x, T* y, bool adds) {
+    const int64_t slot = slot_bytes(ranks_.ranks(), largest_ * element_) / element_;
+    for (int64_t done = 0; done < largest_; done += slot) {
+      const int64_t mine = piece(own(), done, slot);
+      for (int r = 0; r < ranks_.ranks(); ++r)
+        from_[static_cast<size_t>(r)] =
+            r == ranks_.rank() ? static_cast<const void*>(x + own().first + done) : workspace_ + r * slot * element_;
+      messages_.swap(
+          [&](int to) {
+            const Parts::Part& its = parts_[static_cast<size_t>(to)];
+            return From{x + its.first + done, piece(its, done, slot) * element_};
+          },
+          [&](int from) {
+            return To{workspace_ + from * slot * element_, mine * element_};
+          });
+      add_in_order(from_, mine, y + done, adds);
+    }
+  }
+
+  /// Each rank's part of `whole` is there; then all are.
+  void gather(char* whole) {
+    const int64_t most = kMessage / element_;
+    for (int64_t done = 0; done < largest_; done += most) {
+      messages_.swap(
+          [&](int) {
+            return From{whole + (own().first + done) * element_, piece(own(), done, most) * element_};
+          },
+          [&](int from) {
+            const Parts::Part& its = parts_[static_cast<size_t>(from)];
+            return To{whole + (its.first + done) * element_, piece(its, done, most) * element_};
+          });
+    }
+  }
+
+  Node node_;
+  Ranks& ranks_;
+  Messages messages_;
+  std::vector<Parts::Part> parts_;
+  int64_t largest_, element_;  // elements; bytes
+  char* workspace_;
+  std::vector<const void*> from_;  // where the numbers of each rank are, of the sum that is made
+
+ private:
+  static int64_t piece(const Parts::Part& part, int64_t done, int64_t most) { return std::clamp<int64_t>(part.count - done, 0, most); }
+};
+
+/// all_reduce, and all_reduce_here, which has no output.
+class AllReduce : Exchange {
+ public:
+  static void query(const Node& n, const galley_target&, galley_kernel_plan& plan) {
+    several(n);
+    const uint32_t dtype = n.in(0).dtype;
+    if (dtype != GALLEY_F32 && dtype != GALLEY_F64 && dtype != GALLEY_I32) unsupported("sums are of F32, F64 or I32");
+    const int64_t all = ranks_of(n) * galley_operand_bytes(&n.in(0));
+    plan.workspace_bytes = all <= kSmall ? all : scatter_bytes(even_parts(ranks_of(n), count(n.in(0))), galley_dtype_bytes(dtype));
+  }
+  AllReduce(const Node& n, const galley_kernel_setup& setup)
+      : Exchange(n, setup, even_parts(ranks_of(n), count(n.in(0))), galley_dtype_bytes(n.in(0).dtype)) {}
+  void run() {
+    switch (node_.in(0).dtype) {
+      case GALLEY_F64: return run_as<double>();
+      case GALLEY_I32: return run_as<uint32_t>();
+      default: return run_as<float>();
+    }
+  }
+
+ private:
+  template <class T>
+  void run_as() {
+    const bool here = !node_.has_out(0), adds = !here && node_.accumulates(0);
+    const T* const x = node_.read<T>(0);
+    T* const y = here ? node_.update<T>(0) : node_.write<T>(0);
+    const int64_t numbers = count(node_.in(0)), bytes = numbers * element_;
+    named([&] {
+      if (numbers == 0) return;
+      if (ranks_.ranks() * bytes <= kSmall) {
+        ranks_.gather(x, bytes, workspace_);
+        for (size_t r = 0; r < from_.size(); ++r) from_[r] = workspace_ + static_cast<int64_t>(r) * bytes;
+        return add_in_order(from_, numbers, y, adds);
+      }
+      scatter(x, y + own().first, adds);
+      gather(reinterpret_cast<char*>(y));
+    });
+  }
+};
+
+class ReduceScatter : Exchange {
+ public:
+  static void query(const Node& n, const galley_target&, galley_kernel_plan& plan) {
+    several(n);
+    if (n.in(0).dtype != GALLEY_F32 || n.out(0).dtype != GALLEY_F32) unsupported("sums of parts are of F32");
+    plan.workspace_bytes = scatter_bytes(parts_of(n), sizeof(float));
+  }
+  ReduceScatter(const Node& n, const galley_kernel_setup& setup) : Exchange(n, setup, parts_of(n), sizeof(float)) {}
+  void run() {
+    named([&] { scatter(node_.read<float>(0), node_.write<float>(0), node_.accumulates(0)); });
+  }
+};
+
+/// all_gather, and all_gather_here, which has no output.
+class AllGather : Exchange {
+ public:
+  static void query(const Node& n, const galley_target&, galley_kernel_plan&) { several(n); }
+  AllGather(const Node& n, const galley_kernel_setup& setup) : Exchange(n, setup, parts_of(n), galley_dtype_bytes(n.in(0).dtype)) {}
+  void run() {
+    char* const whole = node_.has_out(0) ? node_.write<char>(0) : node_.update<char>(0);
+    if (node_.has_out(0) && own().count)
+      std::memcpy(whole + own().first * element_, node_.read<char>(0), static_cast<size_t>(own().count * element_));
+    named([&] { gather(whole); });
+  }
+};
+
+const bool added =
+    add(kernel_of<AllReduce>("all_reduce_here.mpi", "all_reduce_here")) && add(kernel_of<AllReduce>("all_reduce.mpi", "all_reduce")) &&
+    add(kernel_of<ReduceScatter>("reduce_scatter.mpi", "reduce_scatter")) && add(kernel_of<AllGather>("all_gather.mpi", "all_gather")) &&
+    add(kernel_of<AllGather>("all_gather_here.mpi", "all_gather_here"));
+
+}  // namespace
+}  // namespace galley::mpi
+
+GALLEY_PLUGIN("mpi", "1.0.0");

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Exchanges between processes that mpirun starts: build/…/tests/bin/mpi-exchange computes the ops of exchanges by the kernels of plugins/mpi, and compares on each
+rank with what it computes itself from the numbers of all ranks, to the bit. Ranks that are not as many as the launcher says, or do not agree about their parts, are errors."""
+import os
+import pathlib
+import re
+import subprocess
+
+from galley_test import binary, case, cases, check, finish, fresh_folder, run
+
+fresh_folder()
+PROGRAM = binary / 'tests' / 'bin' / 'mpi-exchange'
+
+
+def mpirun(ranks, *words, timeout=60):
+    """With as many processes as that, more than there are processors too."""
+    root = {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'} if os.getuid() == 0 else {}
+    return subprocess.run(['mpirun', '-n', str(ranks), '--oversubscribe', '--bind-to', 'none', PROGRAM, *map(str, words)], capture_output=True, text=True,
+                          timeout=timeout, env={**os.environ, **root})
+
+
+def alone(*words, **environment):
+    """Without a launcher."""
+    return subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=60, env={**os.environ, **environment})
+
+
+@cases([2, 3, 4])
+def sums_and_parts(ranks):
+    """Sums in the order of ranks, parts of any size, and exchange(); also what kernels refuse."""
+    said = mpirun(ranks, 'ops', ranks)
+    check(said.returncode == 0 and not said.stderr, said)
+    for rank in range(ranks):
+        check(re.search(rf'^rank {rank} of {ranks}: \d\d\d checks hold$', said.stdout, re.M), said)
+
+
+@case
+def one_rank():
+    """It opens no MPI."""
+    said = alone('alone')
+    check(said.returncode == 0 and said.stdout == 'alone: 1 checks hold\n', said)
+
+
+@case
+def another_count():
+    """Both numbers are said, on each rank, and nobody waits."""
+    said = mpirun(2, 'ranks')
+    for rank in range(2):
+        check(f"open: status 1, 'the launcher says rank {rank} of 3, and MPI has rank {rank} of 2', 'start all processes by one mpirun" in said.stdout, said)
+    # Of a process that mpirun did not start, there is one.
+    said = alone('ranks')
+    check(said.returncode == 1 and "'the launcher says rank 0 of 2, and MPI has rank 0 of 1'" in said.stdout, said)
+
+
+@case
+def no_agreement():
+    """A rank that expects fewer bytes than another sends says so with the node's name; its run is lost."""
+    said = mpirun(2, 'apart')
+    for rank in range(2):
+        text = f'h.0.exchange: reduce_scatter: MPI_Wait of a message with rank {1 - rank}: MPI_ERR_TRUNCATE: message truncated'
+        check(f"rank {rank}: status 4, '{text}', check 4, culprit {1 - rank}\n" in said.stdout, said)
+
+
+@case
+def no_library():
+    """What is no library of Open MPI."""
+    folder = pathlib.Path('broken')
+    folder.mkdir()
+    (folder / 'libmpi.so.40').write_text('nothing')
+    said = alone('ranks', LD_LIBRARY_PATH=folder)
+    check(said.returncode == 1 and "open: status 3, 'Open MPI cannot be opened: " in said.stdout and 'install Open MPI 4 or 5' in said.stdout, said)
+    (folder / 'libmpi.so.40').unlink()
+    (folder / 'libmpi.so.40').symlink_to(binary / 'plugins' / 'mpi' / 'mpi.so')
+    said = alone('ranks', LD_LIBRARY_PATH=folder)
+    check("open: status 3, 'libmpi.so.40 has no MPI_Init_thread'" in said.stdout, said)
+
+
+@case
+def checked():
+    """`galley check` opens ranks of one process, and says of which kernels no case is: their nodes are of several."""
+    said = run('check', binary / 'plugins' / 'mpi').stdout
+    check("ranks 'mpi'" in said and 'nothing found' in said, said)
+    for op in ('all_reduce', 'all_reduce_here', 'reduce_scatter', 'all_gather', 'all_gather_here'):
+        check(f"not checked: kernel '{op}.mpi': it takes no case of '{op}'" in said, said)
+
+
+finish()
