@@ -106,6 +106,9 @@ class Checker {
         note("kernel '" + std::string(kernel->name) + "': no plugin here has its op '" + op + "'");
       else if (ops.insert(op).second) TRY_STATUS(check_op(*found.table));
     }
+    for (const auto& [kernel, device] : own_kernels())
+      if (refused_.contains(kernel) && !taken_.contains(kernel))
+        note("kernel '" + std::string(kernel->name) + "'" + device->label + ": it takes no case of '" + kernel->op + "' here");
     for (const auto& [why, of] : no_gradient_) {
       std::string list;
       for (const std::string& op : of) list += (list.empty() ? "'" : ", '") + op + "'";
@@ -272,7 +275,8 @@ class Checker {
                       CheckedCase& checked, const Find& find) {
     const std::string name = std::string("kernel '") + kernel.name + "'" + device.label;
     const KernelRun first = TRY(run_on(device, kernel, node, outputs, nullptr));
-    if (!first.refused.empty()) return ok();
+    if (!first.refused.empty()) return refused_.insert(&kernel), ok();
+    taken_.insert(&kernel);
     checked.held.push_back(name);
     std::string failed = first.failed;
     const std::span<const Again> ways = device.emulated ? std::span<const Again>(kOnTheEmulated) : kOnAnyDevice;
@@ -315,8 +319,9 @@ class Checker {
   Plugins& plugins_;
   Plugin& plugin_;
   const std::vector<CheckDevice>& devices_;
-  const Target& target_;               ///< the processor's
-  std::set<const CheckDevice*> lost_;  ///< those that a kernel has ended
+  const Target& target_;                            ///< the processor's
+  std::set<const CheckDevice*> lost_;               ///< those that a kernel has ended
+  std::set<const galley_kernel*> taken_, refused_;  ///< kernels that have run, and that have taken no case or not all
   const PluginCheckOptions& options_;
   std::map<std::string, std::vector<std::string>> no_gradient_;  ///< by why: ops
   PluginCheck out_;
