@@ -4,6 +4,7 @@
 //   mpi-exchange ops SEED     all ops, and exchange()
 //   mpi-exchange ranks        as many ranks as the launcher has not: how `open` refuses them
 //   mpi-exchange apart        ranks that do not agree about their parts: how that ends
+//   mpi-exchange abort        a rank that waits for one that does not come, until a thread aborts: it does not return
 //   mpi-exchange alone        one rank, which touches no MPI
 //   mpi-exchange time BYTES   seconds of sums of this size
 #include <dlfcn.h>
@@ -15,6 +16,7 @@
 #include <cstring>
 #include <functional>
 #include <stdexcept>
+#include <thread>
 
 #include "galley/cpp/exchange.hpp"
 #include "host/plan/target.hpp"
@@ -373,8 +375,21 @@ void apart(World& world) {
   galley_error error = GALLEY_ERROR_INIT;
   int64_t culprit = -2;
   const galley_status status = world.table().check(world.handle(), &culprit, &error);
-  std::printf("rank %lld: status %d, '%s', check %d, culprit %lld\n", static_cast<long long>(world.rank()), ran.status, ran.text.c_str(),
-              status, static_cast<long long>(culprit));
+  std::printf("rank %lld: status %d, '%s', check %d '%s', culprit %lld\n", static_cast<long long>(world.rank()), ran.status,
+              ran.text.c_str(), status, error.text, static_cast<long long>(culprit));
+}
+
+void aborted(World& world) {
+  if (world.rank() == world.ranks() - 1) {
+    std::this_thread::sleep_for(std::chrono::seconds(50));
+  } else {
+    std::thread([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      world.table().abort(world.handle());
+    }).detach();
+    Checks(world, 1).exchanged(1001);
+  }
+  std::printf("rank %lld waits no more\n", static_cast<long long>(world.rank()));
 }
 
 void timed(World& world, int64_t bytes) {
@@ -414,6 +429,7 @@ int main_of(const std::vector<std::string>& words) {
     }
     if (what == "ops") all_ops(world, std::stoull(words.at(1)));
     else if (what == "apart") apart(world);
+    else if (what == "abort") aborted(world);
     else if (what == "time") timed(world, std::stoll(words.at(1)));
     else if (alone) {
       Checks c(world, 1);

@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import subprocess
+import time
 
 from galley_test import binary, case, cases, check, finish, fresh_folder, run
 
@@ -57,7 +58,15 @@ def no_agreement():
     said = mpirun(2, 'apart')
     for rank in range(2):
         text = f'h.0.exchange: reduce_scatter: MPI_Wait of a message with rank {1 - rank}: MPI_ERR_TRUNCATE: message truncated'
-        check(f"rank {rank}: status 4, '{text}', check 4, culprit {1 - rank}\n" in said.stdout, said)
+        check(f"rank {rank}: status 4, '{text}', check 4 'an exchange by MPI has failed', culprit {1 - rank}\n" in said.stdout, said)
+
+
+@case
+def aborted():
+    """A thread that aborts ends all ranks, those that wait too."""
+    began = time.monotonic()
+    said = mpirun(2, 'abort')
+    check(said.returncode != 0 and 'waits no more' not in said.stdout and time.monotonic() - began < 40, said)
 
 
 @case
