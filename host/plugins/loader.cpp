@@ -245,7 +245,8 @@ void Plugins::load_providers(std::vector<std::string> Manifest::*list, std::stri
   for (const auto& plugin : plugins_) {
     if (plugin->library || plugin->problem) continue;
     const Manifest& manifest = plugin->manifest;
-    if ((!manifest.strategies.empty() || !manifest.sources.empty()) && !lists(manifest.*list, name)) continue;
+    const bool for_some = !manifest.strategies.empty() || !manifest.sources.empty() || !manifest.ranks.empty();
+    if (for_some && !lists(manifest.*list, name)) continue;
     if (const Status status = load(*plugin); !status.ok()) warn(status.error().cause);
   }
 }

@@ -114,7 +114,7 @@ class Plugins {
   void add_folder(const std::filesystem::path& folder);
   void add_plugin(const std::filesystem::path& manifest);
   void warn(const std::string& line) const;
-  /// Loads plugins without strategies and data, and those whose list has `name`.
+  /// Loads plugins without strategies, data and ranks, and those whose list has `name`.
   void load_providers(std::vector<std::string> Manifest::*list, std::string_view name);
   /// The plugin's libraries that may have kernels for a device.
   std::vector<const Library*> libraries(Plugin& plugin, std::string_view device, std::string_view isa);
