@@ -40,6 +40,10 @@ const FlagSpec plugin_path_flag = {"--plugin-path", "DIR",
                                    "search DIR for plugins first; DIR is a plugin's folder or a folder of such folders", true, false};
 const FlagSpec device_flag = {"--device", "KIND", "the device to run on: cpu, or cuda for an NVIDIA GPU (cpu)", false, false};
 const FlagSpec memory_flag = {"--memory", "BYTES", "refuse a plan that needs more memory than this, e.g. 24GiB", false, false};
+const FlagSpec lanes_flag = {"--lanes", "N",
+                             "add each of N equal shares of a window's micro-batches up by itself: the run has the same bytes with every "
+                             "number of processes that divides N (the recipe's)",
+                             false, false};
 const FlagSpec poison_flag = {"--poison", "", "debug: before each instruction, fill all memory except its operands with junk (slow)", false,
                               false};
 const FlagSpec reference_flag = {
@@ -117,6 +121,9 @@ std::vector<CommandSpec> all_commands() {
         use_flag,
         confine_flag,
         memory_flag,
+        lanes_flag,
+        {"--ranks", "N", "plan for one of N processes that share the run (1)"},
+        {"--rank", "R", "with --ranks: which of them, from 0 (0)"},
         target_flag,
         device_flag,
         plugin_path_flag,
@@ -142,6 +149,7 @@ std::vector<CommandSpec> all_commands() {
         use_flag,
         confine_flag,
         memory_flag,
+        lanes_flag,
         target_flag,
         device_flag,
         plugin_path_flag,
@@ -242,6 +250,7 @@ std::vector<CommandSpec> all_commands() {
        "Example:\n"
        "  galley fit scripts/fit.lua --set model=DIR --set data=FILE --memory 6GiB --target rtx4060 --write mine.lua\n",
        {{"--memory", "BYTES", "the memory that there is, e.g. 6GiB", false, true},
+        lanes_flag,
         {"--write", "FILE", "write the recipe that is chosen"},
         {"--all", "", "print every combination that can work, and not only the fastest and the leanest of those that compute the same"},
         set_flag,

@@ -102,6 +102,11 @@ Status command_plan(const CommandLine& a) {
   options.choices = TRY(choices_given(a));
   options.runs = false;
   options.shows_unfit = true;
+  options.lanes.ranks = TRY(a.integer("--ranks", 1, 1));
+  options.lanes.rank = TRY(a.integer("--rank", 0, 0));
+  if (options.lanes.rank >= options.lanes.ranks)
+    return recipe_error("--rank " + std::to_string(options.lanes.rank) + ": --ranks " + std::to_string(options.lanes.ranks) +
+                        " are numbered from 0 to " + std::to_string(options.lanes.ranks - 1));
   if (a.has("--tensors") && !a.has("--json")) return recipe_error("galley plan: --tensors requires --json");
   const std::string dump = a.get("--dump");
   if (dump == "help") {

@@ -191,6 +191,7 @@ Result<StudyOptions> study_options(const CommandLine& a) {
     if (!bytes) return recipe_error("--memory: " + bytes.error().cause, bytes.error().hint);
     out.memory_limit = *bytes;
   }
+  out.lanes.lanes = TRY(a.integer("--lanes", 0, 1));
   return out;
 }
 

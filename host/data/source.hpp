@@ -56,8 +56,9 @@ class Source {
   /// outlives the source. Must be called before anything else.
   virtual Status load(std::span<std::byte> memory);
 
-  /// Writes all micro-batches of window `window` (>= 0) and sets the buffer's window, micro_batches and valid_tokens. Allocates nothing
-  /// unless it fails. `buffer` has the source's layout and room for Windows::micro_batches.
+  /// Writes all micro-batches of window `window` (>= 0), and those of padding after them (Windows::lanes), which do not count in what it
+  /// sets: the buffer's window, micro_batches and valid_tokens. Allocates nothing unless it fails. `buffer` has the source's layout and room
+  /// for Windows::micro_batches, rounded up to a multiple of the lanes.
   virtual Status fill(int64_t window, WindowBuffer& buffer) const = 0;
 
   /// Returns the number of validation batches, 0 if there are none. They are a fixed sequence of micro-batches; the last is padded.

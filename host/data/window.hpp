@@ -106,6 +106,7 @@ struct BatchLayout {
 struct Windows {
   int64_t micro_batches = 1;  ///< micro-batches of each window; with `tokens`, at most so many
   int64_t tokens = 0;         ///< tokens that count in a window; 0: the number of micro-batches is fixed
+  int64_t lanes = 1;          ///< micro-batches of padding follow, up to a multiple of this
 };
 
 /// Returns the bytes that a window of at most `micro_batches` takes.

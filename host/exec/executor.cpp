@@ -60,8 +60,8 @@ Result<std::unique_ptr<Executor>> Executor::create(const Program& program, const
 
 Executor::~Executor() {
   (void)machine_->synchronize();
-  for (auto& both : courses_)
-    for (Course& course : both)
+  for (auto& of_segment : courses_)
+    for (Course& course : of_segment)
       for (Stretch& stretch : course.stretches)
         if (stretch.run) machine_->discard(stretch.run);
   for (auto& segment : prepared_) {
@@ -165,7 +165,7 @@ Status Executor::enqueue(const Prepared& prepared, const Instruction& code, bool
       return launched;
     }
     case Action::Copy:
-      if (later || code.inputs[0].access != no_access) TRY_STATUS(machine_->copy(prepared.queue, prepared.copy));
+      TRY_STATUS(machine_->copy(prepared.queue, prepared.copy));
       return prepared.event != 0 ? machine_->record(prepared.queue, prepared.event) : ok();
     case Action::Record: return machine_->record(prepared.queue, prepared.event);
     case Action::Wait: return machine_->wait(prepared.queue, prepared.event);
@@ -175,9 +175,12 @@ Status Executor::enqueue(const Prepared& prepared, const Instruction& code, bool
   return ok();
 }
 
-Status Executor::run_one(SegmentKind kind, size_t index, bool later, WeightFiles& files, Exporter* exporter) {
+Status Executor::run_one(SegmentKind kind, size_t index, const MicroPlace& place, WeightFiles& files, Exporter* exporter) {
   const Prepared& prepared = prepared_[static_cast<size_t>(kind)][index];
   const Instruction& code = program_.segment(kind).code[index];
+  if (!place.runs(code.when))  // others wait for the event of a copy
+    return code.action() == Action::Copy && prepared.event != 0 ? machine_->record(prepared.queue, prepared.event) : ok();
+  const bool later = place.later(code.when);
   if (watches_.empty()) return enqueue(prepared, code, later, files, exporter);
   const auto run = [&]() -> Status {
     TRY_STATUS(enqueue(prepared, code, later, files, exporter));
@@ -195,10 +198,10 @@ Status Executor::watched(size_t watch, const Instruction& code, bool later, cons
   return watches_[watch]->run(code, later, [&] { return watched(watch + 1, code, later, body); });
 }
 
-Status Executor::run_range(SegmentKind kind, size_t begin, size_t end, bool later, WeightFiles& files, Exporter* exporter) {
+Status Executor::run_range(SegmentKind kind, size_t begin, size_t end, const MicroPlace& place, WeightFiles& files, Exporter* exporter) {
   const size_t all = program_.segment(kind).code.size();
   for (size_t i = begin; i < end; ++i) {
-    if (Status status = run_one(kind, i, later, files, exporter); !status.ok()) return located(std::move(status).error(), kind, i);
+    if (Status status = run_one(kind, i, place, files, exporter); !status.ok()) return located(std::move(status).error(), kind, i);
     if (kind == SegmentKind::Load && loading_) TRY_STATUS(loading_(static_cast<int64_t>(i + 1), static_cast<int64_t>(all)));
   }
   return ok();
@@ -216,17 +219,18 @@ std::vector<Executor::Stretch> Executor::stretches_of(SegmentKind kind) const {
   return out;
 }
 
-Status Executor::run_timed(SegmentKind kind, bool later, WeightFiles& files) {
+Status Executor::run_timed(SegmentKind kind, const MicroPlace& place, WeightFiles& files) {
   const std::vector<Prepared>& segment = prepared_[static_cast<size_t>(kind)];
   TRY_STATUS(machine_->synchronize());
   TRY_STATUS(machine_->mark(0, 0));
   times_.clear();
   for (size_t i = 0; i < segment.size(); ++i) {
     const Prepared& prepared = segment[i];
-    const bool takes_time = prepared.action == Action::Launch || prepared.action == Action::Copy;
+    const bool takes_time =
+        (prepared.action == Action::Launch || prepared.action == Action::Copy) && place.runs(program_.segment(kind).code[i].when);
     const auto mark = static_cast<uint32_t>(1 + 2 * i);
     if (takes_time) TRY_STATUS(machine_->mark(prepared.queue, mark));
-    TRY_STATUS(run_range(kind, i, i + 1, later, files, nullptr));
+    TRY_STATUS(run_range(kind, i, i + 1, place, files, nullptr));
     if (!takes_time) continue;
     TRY_STATUS(machine_->mark(prepared.queue, mark + 1));
     times_.push_back({kind, static_cast<uint32_t>(i), prepared.queue, 0, 0});
@@ -240,18 +244,24 @@ Status Executor::run_timed(SegmentKind kind, bool later, WeightFiles& files) {
   return ok();
 }
 
-Status Executor::run_segment(SegmentKind kind, bool later, Exporter* exporter) {
+/// With one lane, only whether it is the first micro-batch makes a difference.
+Executor::Course& Executor::course_of(SegmentKind kind, const MicroPlace& place) {
+  const size_t of_lanes = program_.lanes > 1 ? (place.ends ? 2u : 0u) + (place.first_lane ? 0u : 4u) : 0u;
+  return courses_[static_cast<size_t>(kind)][of_lanes + (place.begins ? 0u : 1u)];
+}
+
+Status Executor::run_segment(SegmentKind kind, const MicroPlace& place, Exporter* exporter) {
   WeightFiles files(program_, *machine_);
-  Course& course = courses_[static_cast<size_t>(kind)][later];
+  Course& course = course_of(kind, place);
   for (const auto& watch : watches_) TRY_STATUS(watch->begin(kind));
   const bool checked = !watches_.empty();
-  if (timed_ && runs_often(kind) && !checked) return run_timed(kind, later, files);
+  if (timed_ && runs_often(kind) && !checked) return run_timed(kind, place, files);
   // The first time, kernels may still load what they need.
   if (course.runs++ == 0 || !runs_often(kind) || checked || !machine_->captures() || machine_->names_work())
-    return run_range(kind, 0, prepared_[static_cast<size_t>(kind)].size(), later, files, exporter);
+    return run_range(kind, 0, prepared_[static_cast<size_t>(kind)].size(), place, files, exporter);
   if (course.stretches.empty()) course.stretches = stretches_of(kind);
   for (Stretch& stretch : course.stretches) {
-    const auto run = [&] { return run_range(kind, stretch.begin, stretch.end, later, files, exporter); };
+    const auto run = [&] { return run_range(kind, stretch.begin, stretch.end, place, files, exporter); };
     if (!stretch.capturable) {
       TRY_STATUS(run());
       continue;
@@ -279,7 +289,7 @@ Status Executor::run_segment(SegmentKind kind, bool later, Exporter* exporter) {
 }
 
 Status Executor::load() {
-  TRY_STATUS(run_segment(SegmentKind::Load, false, nullptr));
+  TRY_STATUS(run_segment(SegmentKind::Load, {}, nullptr));
   return synchronize();
 }
 
@@ -316,12 +326,11 @@ Status Executor::copy_inputs(std::span<const int64_t> offsets) {
   return ok();
 }
 
-Status Executor::run_micro(int64_t index) { return run_segment(SegmentKind::Micro, index > 0, nullptr); }
-Status Executor::run(SegmentKind kind) { return run_segment(kind, false, nullptr); }
+Status Executor::run(SegmentKind kind) { return run_segment(kind, {}, nullptr); }
 
 Status Executor::export_model(const std::filesystem::path& run_directory) {
   Exporter exporter = TRY(Exporter::create(program_, *machine_, run_directory));
-  TRY_STATUS(run_segment(SegmentKind::Export, false, &exporter));
+  TRY_STATUS(run_segment(SegmentKind::Export, {}, &exporter));
   TRY_STATUS(synchronize());
   TRY_STATUS(exporter.finish());
   rounded_ = exporter.rounded();

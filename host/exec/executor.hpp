@@ -77,8 +77,8 @@ class Executor {
   /// Copies a micro-batch from Program::window into Program::inputs: one offset for each, in their order. Stream-ordered: the window must
   /// not change before synchronize().
   Status copy_inputs(std::span<const int64_t> offsets);
-  /// Runs `micro`. Micro-batch 0 writes what later ones add to.
-  Status run_micro(int64_t index);
+  /// Runs `micro` for a micro-batch at this place of the window (Program::each_micro_batch).
+  Status run_micro(const MicroPlace& place) { return run_segment(SegmentKind::Micro, place, nullptr); }
   Status run_update() { return run(SegmentKind::Update); }
   /// Runs any segment that is neither `micro` nor `export`: eval, sample.
   Status run(SegmentKind kind);
@@ -135,19 +135,20 @@ class Executor {
     bool capturable = false;
     galley_capture* run = nullptr;  ///< once it is captured
   };
-  /// The state of a segment that runs often: how often it has run, and its stretches.
+  /// The state of a segment that runs often, at equal places: how often it has run, and its stretches.
   struct Course {
     int64_t runs = 0;
     std::vector<Stretch> stretches;
   };
 
-  Status run_segment(SegmentKind kind, bool later, Exporter* exporter);
-  Status run_timed(SegmentKind kind, bool later, WeightFiles& files);
-  Status run_one(SegmentKind kind, size_t index, bool later, WeightFiles& files, Exporter* exporter);
+  Status run_segment(SegmentKind kind, const MicroPlace& place, Exporter* exporter);
+  Status run_timed(SegmentKind kind, const MicroPlace& place, WeightFiles& files);
+  Status run_one(SegmentKind kind, size_t index, const MicroPlace& place, WeightFiles& files, Exporter* exporter);
   Status watched(size_t watch, const Instruction& code, bool later, const std::function<Status()>& body);
-  Status run_range(SegmentKind kind, size_t begin, size_t end, bool later, WeightFiles& files, Exporter* exporter);
+  Status run_range(SegmentKind kind, size_t begin, size_t end, const MicroPlace& place, WeightFiles& files, Exporter* exporter);
   std::vector<Stretch> stretches_of(SegmentKind kind) const;
   Status enqueue(const Prepared& prepared, const Instruction& code, bool later, WeightFiles& files, Exporter* exporter);
+  Course& course_of(SegmentKind kind, const MicroPlace& place);
   /// Waits for an event, or for everything if it is 0.
   Status await(uint32_t event);
   Error located(Error error, SegmentKind kind, size_t index) const;
@@ -168,7 +169,7 @@ class Executor {
   const uint32_t image_event_, readback_event_;  ///< recorded when the image has been taken, and when the block has been read back
   bool began_ = false;                           ///< a step has begun
   std::array<std::vector<Prepared>, segment_count> prepared_;
-  std::array<std::array<Course, 2>, segment_count> courses_;  ///< by `later`
+  std::array<std::array<Course, 8>, segment_count> courses_;  ///< by what a place means for the program
 };
 
 }  // namespace galley

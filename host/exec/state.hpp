@@ -55,6 +55,7 @@ struct StateInfo {
   std::string isa;        ///< kernels of another level round differently
   std::string products;   ///< Target::products: other instructions round differently
   int64_t head_rows = 0;  ///< Program::head_rows: sums depend on it
+  int64_t lanes = 1;      ///< Program::lanes: so do they on this
   uint64_t data = 0;      ///< Source::fingerprint
   std::string recipe;     ///< a hash
   std::vector<PluginStamp> plugins;

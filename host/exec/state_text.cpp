@@ -67,6 +67,7 @@ std::string state_text(const StateInfo& info, const std::map<std::string, uint64
   line("isa", json_quote(info.isa));
   line("products", json_quote(info.products));
   line("head_rows", std::to_string(info.head_rows));
+  if (info.lanes > 1) line("lanes", std::to_string(info.lanes));
   line("data", json_quote(hexadecimal(info.data)));
   line("recipe", json_quote(info.recipe));
   std::vector<PluginStamp> plugins = info.plugins;
@@ -115,6 +116,7 @@ Result<StateText> parse_state(std::string_view text, const std::filesystem::path
   out.info.isa = fields.get<std::string>("isa");
   out.info.products = fields.get<std::string>("products");
   out.info.head_rows = root["head_rows"].value_or<int64_t>(-1);  // states of earlier versions do not say
+  out.info.lanes = root["lanes"].value_or<int64_t>(1);
   out.info.ended = root["ended"].value_or<std::string>("");
   out.info.data = fields.bits("data");
   out.info.recipe = fields.get<std::string>("recipe");
@@ -185,6 +187,9 @@ Status check_state(const StateInfo& saved, const StateInfo& now, const std::file
   if (saved.head_rows >= 0 && saved.head_rows != now.head_rows)
     return differ("the number of rows in a chunk of the head and loss", std::to_string(saved.head_rows), std::to_string(now.head_rows),
                   "sums depend on it: 'head_rows' in run.toml has to be what it was");
+  if (saved.lanes != now.lanes)
+    return differ("the number of lanes", std::to_string(saved.lanes), std::to_string(now.lanes),
+                  "sums depend on it: 'lanes' in run.toml has to be what it was");
   if (saved.data != now.data)
     return differ("the data", hexadecimal(saved.data), hexadecimal(now.data), "a file that the recipe reads has changed since");
   return check_weights(saved, now, state);

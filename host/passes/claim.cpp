@@ -15,6 +15,28 @@ void add_nodes(const Graph& graph, Section section, std::vector<Who>* subjects) 
   for (const galley_node n : graph.section(section)) subjects->push_back({GALLEY_SUBJECT_NODE, 0, n});
 }
 
+/// Shares the window's micro-batches out over lanes, and these over processes.
+Status share_out(Compilation& c) {
+  Lanes out = c.options.lanes;
+  if (out.lanes == 0) out.lanes = out.ranks;
+  const int64_t all = c.decisions.micro_batches;
+  const std::string window = "a window has " + std::to_string(all) + (all == 1 ? " micro-batch" : " micro-batches");
+  if (out.lanes > all)
+    return recipe_error(
+        window + ", which cannot be shared out over " + std::to_string(out.lanes) + (c.options.lanes.lanes ? " lanes" : " processes"),
+        "let it have " + std::to_string(out.lanes) + " or more, or take fewer" + (c.options.lanes.lanes ? " lanes" : " processes"));
+  if (out.lanes % out.ranks != 0) {
+    std::string fit;
+    for (int64_t n = 1; n <= out.lanes; ++n)
+      if (out.lanes % n == 0) fit += (fit.empty() ? "" : n == out.lanes ? " or " : ", ") + std::to_string(n);
+    return recipe_error(
+        "the run has " + std::to_string(out.lanes) + " lanes, which cannot be shared out over " + std::to_string(out.ranks) + " processes",
+        "start " + fit + " of them");
+  }
+  c.decisions.lanes = out;
+  return ok();
+}
+
 }  // namespace
 
 Status claim_model(Compilation& c) {
@@ -32,7 +54,7 @@ Status claim_model(Compilation& c) {
   TRY_STATUS(ask_facets(c, subjects));
   TRY_STATUS(check_optimizers(c));
   c.draft.run.micro_batches = c.options.micro_batches > 0 ? c.options.micro_batches : c.decisions.micro_batches;
-  return ok();
+  return c.trains() ? share_out(c) : ok();
 }
 
 Status claim_gradients(Compilation& c) {

@@ -24,6 +24,7 @@ struct Decisions {
   int64_t micro_batches = 1;
   int64_t window_tokens = 0;  ///< > 0: a window takes the number of micro-batches that comes closest to it, micro_batches at most
   int window_use = no_use;    ///< the strategy that decides this
+  Lanes lanes = {1};          ///< at most as many as micro-batches; a multiple of the processes
 };
 
 /// Maps items to instructions of micro before anything is recomputed: item i became the instructions [begin[i], begin[i + 1]).
@@ -63,6 +64,8 @@ struct Compilation {
   std::vector<galley_tensor> prompt_inputs = {}, next_inputs = {};  ///< cache; what the sections prompt and next read of the data
   std::set<galley_tensor> caches_anew = {};  ///< cache; those that begin anew with zeros for other texts: they live for these only
   galley_tensor applied = 0;                 ///< window; the number of steps that have been applied
+  galley_tensor lane_loss = 0;               ///< window; the loss of a lane so far; 0: the window has one lane
+  galley_tensor lane_random = 0;             ///< window; the random numbers' row of the next lane; 0: nothing draws, or one lane
   Orders orders = {};                        ///< order
   galley_tensor hits = 0;                    ///< order; how many labels the segment Eval predicts
   galley_tensor sample_logits = 0;           ///< order

@@ -69,6 +69,7 @@ struct CompileOptions {
   uint64_t seed = 1;                                           ///< for initializers
   int64_t steps = 0;                                           ///< steps of the run; 0: epochs decide
   int64_t micro_batches = 0;                                   ///< > 0 overrides what strategies claim
+  Lanes lanes = {};                                            ///< Train: who computes what of a window
   int64_t memory_limit = 0;                                    ///< the most bytes in the memory that computes; 0: not limited
   int64_t corpus_bytes = 0;                                    ///< bytes that the data source keeps in memory
   std::function<int64_t(int64_t micro_batches)> window_bytes;  ///< returns the bytes of the loader's buffers

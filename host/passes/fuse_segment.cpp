@@ -21,7 +21,9 @@ SegmentFuser::SegmentFuser(Joints& joints, Kernels& kernels, const Outline& outl
       slot_(source.instructions.size()),
       launch_(source.instructions.size(), -1) {
   for (uint32_t entry = 0; entry < ops_.size(); ++entry) {
-    if (!of(entry).launch() || of(entry).launch()->on_host || of(entry).queue != 0 || !(permitted.empty() || permitted[entry])) continue;
+    if (!of(entry).launch() || of(entry).launch()->on_host || of(entry).queue != 0 || of(entry).when != When::Always ||
+        !(permitted.empty() || permitted[entry]))
+      continue;
     const galley_op* op = of(entry).launch()->op();
     if (op && !(op->flags & GALLEY_OP_EXCHANGE)) ops_[entry] = op;
   }

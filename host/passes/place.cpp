@@ -122,6 +122,9 @@ Status begin(Compilation& c, Homes& homes) {
   p.length = c.graph.length();
   p.target_length = c.graph.extents().target_length;
   p.micro_batches = micro_batches;
+  p.lanes = c.decisions.lanes.lanes;
+  p.ranks = c.decisions.lanes.ranks;
+  p.rank = c.decisions.lanes.rank;
   p.window_tokens = micro_batches == c.decisions.micro_batches ? c.decisions.window_tokens : 0;
   TRY_STATUS(homes.make());
   p.scalars = homes.home(c.draft.scalars.tensor);
@@ -133,7 +136,7 @@ Status begin(Compilation& c, Homes& homes) {
     p.step_image = host("step_image", c.draft.scalars.host_bytes);
     p.readback = host("step_readback", c.draft.scalars.bytes);
   }
-  if (c.options.window_bytes) p.window = host("window_buffers", c.options.window_bytes(micro_batches));
+  if (c.options.window_bytes) p.window = host("window_buffers", c.options.window_bytes(p.in_a_lane(micro_batches) * p.lanes));
   if (c.options.corpus_bytes > 0) p.corpus = host("corpus", c.options.corpus_bytes);
   return ok();
 }
@@ -151,6 +154,42 @@ void read_back(const Compilation& c, SegmentCode& code) {
   if (c.steps()) code.copy(code.all_of(c.program.scalars), code.all_of(c.program.readback));
 }
 
+/// Moves the row of random numbers on by so many micro-batches.
+Status move_rows(Compilation& c, const Homes& homes, SegmentCode& code, galley_tensor random, int64_t micro_batches,
+                 When when = When::Always) {
+  AttrList rows;
+  rows.set("rows", micro_batches * c.program.rows);
+  const std::string name = std::string(segment_names[static_cast<size_t>(code.kind())]) + ".rows";
+  return code.op(c.roles.next_rows, name, {homes.operand(random)}, {}, std::move(rows), when);
+}
+
+/// Ends the window part where there are lanes: the first micro-batch of this process is that of its first lane.
+Status place_window_end(Compilation& c, const Homes& homes, SegmentCode& code) {
+  if (!c.lane_random) return ok();
+  const galley_tensor random = *c.draft.scalars.get(GALLEY_SCALAR_RANDOM);
+  TRY_STATUS(move_rows(c, homes, code, random, c.program.rank + 1));
+  return code.op(c.roles.copy, "window.random of the lane", {homes.operand(random)}, {homes.operand(c.lane_random)}, {});
+}
+
+/// Ends a micro-batch where there are lanes: a lane's loss is added to the window's, and the random numbers' row moves on to that of the
+/// next micro-batch.
+Status place_lane_end(Compilation& c, const Homes& homes, Emitter& micro) {
+  SegmentCode& code = micro.code();
+  TRY_STATUS(micro.add_loss());
+  TRY_STATUS(code.op(c.roles.loss_begin, "micro.loss of the lane", {}, {homes.operand(c.lane_loss)}, {}, When::LaneEnds));
+  if (!c.lane_random) return ok();
+  const galley_tensor random = *c.draft.scalars.get(GALLEY_SCALAR_RANDOM);
+  TRY_STATUS(move_rows(c, homes, code, random, c.program.lanes, When::LaneStays));
+  TRY_STATUS(move_rows(c, homes, code, c.lane_random, c.program.ranks, When::LaneEnds));
+  return code.op(c.roles.copy, "micro.random of the lane", {homes.operand(c.lane_random)}, {homes.operand(random)}, {}, When::LaneEnds);
+}
+
+/// Update draws the same random numbers in each process.
+Status place_update_begin(Compilation& c, const Homes& homes, SegmentCode& code) {
+  if (!c.lane_random) return ok();
+  return move_rows(c, homes, code, *c.draft.scalars.get(GALLEY_SCALAR_RANDOM), -(c.program.rank + c.program.lanes));
+}
+
 /// The window part, and micro as if nothing were recomputed.
 Status place_micro(Compilation& c, Homes& homes) {
   const Orders& orders = c.orders;
@@ -158,11 +197,13 @@ Status place_micro(Compilation& c, Homes& homes) {
   Emitter window(c, homes, SegmentKind::Window);
   take_image(c, window.code());
   TRY_STATUS(window.items(orders.window));
+  TRY_STATUS(place_window_end(c, homes, window.code()));
 
   Emitter micro(c, homes, SegmentKind::Micro);
   const galley_tensor logits = c.options.keep_logits ? c.graph.marks.logits : 0;
   if (logits) micro.keep(logits);
   for (const auto* part : {&orders.forward, &orders.head, &orders.backward}) TRY_STATUS(micro.items(*part, &c.micro.begin));
+  if (c.lane_loss) TRY_STATUS(place_lane_end(c, homes, micro));
   c.micro.begin.push_back(static_cast<uint32_t>(micro.code().size()));
   c.micro.forward = orders.forward.size();
   c.micro.head = orders.head.size();
@@ -177,6 +218,7 @@ Status place_micro(Compilation& c, Homes& homes) {
 Status place_update(Compilation& c, const Homes& homes) {
   Emitter update(c, homes, SegmentKind::Update);
   if (c.trains()) {
+    TRY_STATUS(place_update_begin(c, homes, update.code()));
     const std::set<galley_tensor> made = update.copy_after(c.orders.update);
     TRY_STATUS(update.items(c.orders.update));
     TRY_STATUS(place_refresh(c, homes, update.code(), made));

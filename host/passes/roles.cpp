@@ -38,6 +38,8 @@ Result<Roles> bind_roles(Plugins& plugins) {
                                                               {"cached_attention", &roles.cached_attention},
                                                               {"cache_rows", &roles.cache_rows},
                                                               {"take_columns", &roles.take_columns},
+                                                              {"all_reduce", &roles.all_reduce},
+                                                              {"all_reduce_here", &roles.all_reduce_here},
                                                               {"checksum", &roles.checksum}};
   for (const auto& [name, op] : wanted) {
     for (const galley_op* known : standard->library->ops)

@@ -30,6 +30,8 @@ struct Roles {
   const galley_op* cached_attention = nullptr;  ///< and becomes this
   const galley_op* cache_rows = nullptr;        ///< puts keys and values into a cache
   const galley_op* take_columns = nullptr;      ///< takes queries out of a product that has made keys and values too
+  const galley_op* all_reduce = nullptr;        ///< adds sums of lanes of all processes to one that is there,
+  const galley_op* all_reduce_here = nullptr;   ///< or in their place
   const galley_op* checksum = nullptr;          ///< makes checksums of weights, for the proof of training
 };
 

@@ -1,8 +1,8 @@
 // What a window begins with and a step ends with: the step scalars that the device owns.
 //
 // The window part runs before the first micro-batch: the host's nodes, those of strategies (a loss scale, a weight's norm), then what
-// follows from both (the loss seed, scheduled options). Each micro-batch moves the random numbers' row on, and the update ends by counting
-// itself if it was applied.
+// follows from both (the loss seed, scheduled options). Each micro-batch moves the random numbers' row on (with several lanes, `place` does
+// this), and the update ends by counting itself if it was applied.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -57,6 +57,25 @@ Status gather(Compilation& c, galley_tensor* t, const std::string& name) {
   return ok();
 }
 
+/// Tensors of a lane: its loss so far, and the random numbers' row with which it begins.
+Status lanes(Compilation& c, galley_tensor loss, galley_tensor random) {
+  Graph& graph = c.graph;
+  for (galley_tensor t = 1; t <= graph.tensor_count(); ++t)
+    if (const GraphTensor& x = graph.tensor(t); x.written_forward() && !x.unused)
+      return strategy_error(c.strategies, x.use,
+                            "writes the state '" + x.name + "' in each micro-batch, one after the other, which lanes do not do",
+                            "a run of one process needs no lanes");
+  const auto made = [&](const char* name, galley_tensor like) -> Result<galley_tensor> {
+    const GraphTensor x = graph.tensor(like);
+    return c.draft.scalars.in_block(name, x.dtype, x.count(), c.draft.scalars.reserve(x.bytes()));
+  };
+  c.lane_loss = TRY(made("loss of the lane", loss));
+  TRY_STATUS(append(c, c.roles.loss_begin, "window.loss of the lane", {}, {}, {c.lane_loss}));
+  if (!random) return ok();
+  c.lane_random = TRY(made("random of the lane", random));
+  return ok();
+}
+
 bool draws(const Graph& graph, galley_tensor random) {
   for (const Section s : {Section::Forward, Section::Backward})
     for (const galley_node n : graph.section(s))
@@ -105,6 +124,8 @@ Status window(Compilation& c) {
   applied.kind = GALLEY_KIND_STATE;
   c.applied = TRY(graph.make(std::move(applied)));
   const auto scalar = [&](uint32_t which) { return *c.draft.scalars.get(which); };  // all were made with the graph
+  const bool one_lane = c.decisions.lanes.lanes == 1;
+  const bool drawn = c.backward() && draws(graph, scalar(GALLEY_SCALAR_RANDOM));
   {
     const Graph::As as(graph, {Section::Window});
     AttrList attrs;
@@ -120,8 +141,9 @@ Status window(Compilation& c) {
   TRY_STATUS(append(c, c.roles.loss_seed, "window.seed", {scalar(GALLEY_SCALAR_LOSS_SCALE), scalar(GALLEY_SCALAR_WINDOW_TOKENS)}, {},
                     {scalar(GALLEY_SCALAR_LOSS_SEED), scalar(GALLEY_SCALAR_GRADIENT_FACTOR)}));
   TRY_STATUS(schedules(c));
+  if (!one_lane) TRY_STATUS(lanes(c, scalar(GALLEY_SCALAR_LOSS), drawn ? scalar(GALLEY_SCALAR_RANDOM) : 0));
   graph.sort(Section::Window);
-  if (c.backward() && draws(graph, scalar(GALLEY_SCALAR_RANDOM))) {
+  if (drawn && one_lane) {
     AttrList attrs;
     attrs.set("rows", graph.rows());
     const Graph::As micro(graph, {Section::Forward});

@@ -1,10 +1,14 @@
 // The program of a run: flat lists of instructions over tensors of known size. Passes make it, the planner gives every tensor an offset,
 // and the executor walks its segments. Nothing here runs or allocates.
 //
-// A run is: load · for each step { window · micro (first) · micro (later) × (micro_batches − 1) · update } with eval between steps ·
-// export at the end. `refresh` runs after parameters have come from a resume state, and makes again what is derived from them. `frozen` and
-// `trained` make checksums of weights for the proof of training, between steps. `micro` is one list: if an operand is written by the first
-// micro-batch and added to by later ones, its `later` access says so.
+// A run is: load · for each step { window · micro for each micro-batch · update } with eval between steps · export at the end. `refresh`
+// runs after parameters have come from a resume state, and makes again what is derived from them. `frozen` and `trained` make checksums of
+// weights for the proof of training, between steps.
+//
+// A window's micro-batches are shared out over lanes: micro-batch m is of lane m mod `lanes`. Sums over a window are made lane by lane, and
+// the sums of lanes are added in their order, so that they do not depend on which process has which lanes. A process takes its lanes one
+// after the other, and a lane's micro-batches one after the other. `micro` is one list: an instruction that not all micro-batches run
+// says so (When), and if an operand is written by the first of a lane and added to by later ones, its `later` access says so.
 #pragma once
 
 #include <array>
@@ -100,16 +104,14 @@ struct OperandFormat {
   size_t first = 0, count = 0;
 };
 
-inline constexpr uint32_t no_access = 0;
-
 /// An operand of an instruction: a dense range of a tensor, all of it or a chunk of its rows.
 struct Operand {
   TensorId tensor = no_tensor;  ///< no_tensor: an optional operand that is absent
   int64_t offset = 0;           ///< bytes from the tensor's begin
   Shape shape;
   uint32_t dtype = GALLEY_F32;
-  uint32_t access = GALLEY_READ;  ///< no_access: the first micro-batch leaves this copy out
-  uint32_t later = GALLEY_READ;   ///< access in the second and later micro-batches
+  uint32_t access = GALLEY_READ;
+  uint32_t later = GALLEY_READ;  ///< access in the second and later micro-batches of a lane; see MicroPlace::later()
   /// If not null, the kernel reads the operand in this format: shape and dtype are those of the numbers, and the bytes are further inputs.
   /// If null, the operand's bytes are its numbers.
   std::shared_ptr<const OperandFormat> format;
@@ -187,6 +189,44 @@ struct Write {
 enum class Action : uint8_t { Launch, Copy, Record, Wait, Read, Write };
 inline constexpr std::array<const char*, 6> action_names = {"kernel", "copy", "record", "wait", "read", "write"};
 
+/// How the micro-batches of a window are shared out.
+struct Lanes {
+  int64_t lanes = 0;  ///< 0: as many as processes
+  int64_t ranks = 1;  ///< processes of the run
+  int64_t rank = 0;   ///< this one
+};
+
+/// The micro-batches of a window that run an instruction of micro.
+enum class When : uint8_t {
+  Always,
+  LaneGoesOn,    ///< all but the first of a lane
+  LaneStays,     ///< all but the last of a lane
+  LaneEnds,      ///< the last of a lane
+  LaterLaneEnds  ///< the last of each of the process's lanes but the first
+};
+inline constexpr std::array<const char*, 5> when_names = {"always", "the lane goes on", "the lane stays", "the lane ends",
+                                                          "a later lane ends"};
+
+/// The place of a micro-batch in the window. What is no micro-batch has the default.
+struct MicroPlace {
+  bool begins = true;      ///< the first of its lane
+  bool ends = true;        ///< the last of its lane
+  bool first_lane = true;  ///< of the process's lanes it is in the first
+
+  bool runs(When when) const {
+    switch (when) {
+      case When::LaneGoesOn: return !begins;
+      case When::LaneStays: return !ends;
+      case When::LaneEnds: return ends;
+      case When::LaterLaneEnds: return ends && !first_lane;
+      default: return true;
+    }
+  }
+  /// Returns whether operands have their `later` access: a lane's sums add to what its first micro-batch has written, and the window's to
+  /// what the first lane has.
+  bool later(When when) const { return when == When::LaneEnds ? !first_lane : !begins; }
+};
+
 struct Instruction {
   std::variant<Launch, Copy, Record, Wait, Read, Write> what;
   std::string name;      ///< the node's stable name, or what is done: "read wte"
@@ -194,7 +234,8 @@ struct Instruction {
   std::vector<Operand> inputs;
   std::vector<Operand> outputs;  ///< an operand that is updated in place is among the inputs, with READ_WRITE
   uint32_t queue = 0;
-  uint32_t event = 0;       ///< Copy, Record, Wait: numbered from 1; 0: none
+  uint32_t event = 0;  ///< Copy, Record, Wait: numbered from 1; 0: none. Is recorded also where `when` leaves the copy out
+  When when = When::Always;
   bool recomputed = false;  ///< a clone that runs forward again for backward
   bool rounded = false;     ///< a clone of what has read a compressed tensor: it makes other numbers than forward did
 
@@ -306,7 +347,10 @@ struct Program {
   int64_t length = 0;                           ///< S
   int64_t target_length = 0;                    ///< T; 0: there are no targets
   int64_t head_rows = 0;                        ///< the most rows of a chunk of the head and loss: sums depend on it; 0: there is no head
-  int64_t micro_batches = 1;                    ///< micro-batches of a window
+  int64_t micro_batches = 1;                    ///< micro-batches of a window, of all processes
+  int64_t lanes = 1;                            ///< shares of a window's micro-batches; at most as many as these
+  int64_t ranks = 1;                            ///< processes of the run; divides `lanes`
+  int64_t rank = 0;                             ///< this process has the lanes rank, rank + ranks, …
   /// > 0: a window has the number of micro-batches that comes closest to so many tokens that count, micro_batches at most.
   int64_t window_tokens = 0;
 
@@ -377,6 +421,29 @@ struct Program {
   int64_t vocabulary = 0;       ///< ids of tokens are below this
   double flops_per_token = 0;   ///< forward and backward as executed, recomputation included
   double recomputed_flops = 0;  ///< the FLOPs of clones, per micro-batch
+
+  /// Returns how many micro-batches each lane has in a window of so many: padding fills the last up.
+  int64_t in_a_lane(int64_t all) const { return (all + lanes - 1) / lanes; }
+  /// Returns how many micro-batches of the largest window this process runs, or how many of them run an instruction.
+  int64_t own_micro_batches(When when = When::Always) const {
+    const int64_t own = lanes / ranks, each = in_a_lane(micro_batches);
+    switch (when) {
+      case When::LaneGoesOn:
+      case When::LaneStays: return own * (each - 1);
+      case When::LaneEnds: return own;
+      case When::LaterLaneEnds: return own - 1;
+      default: return own * each;
+    }
+  }
+  /// Calls run(micro_batch, MicroPlace) for each micro-batch of a window of so many that this process runs, in their order; an error ends
+  /// it. Those from `all` on are padding.
+  template <class Run>
+  Status each_micro_batch(int64_t all, const Run& run) const {
+    const int64_t each = in_a_lane(all);
+    for (int64_t lane = rank; lane < lanes; lane += ranks)
+      for (int64_t i = 0; i < each; ++i) TRY_STATUS(run(lane + i * lanes, MicroPlace{i == 0, i + 1 == each, lane == rank}));
+    return ok();
+  }
 
   /// Returns the tensors that the host writes before a segment runs, but for the loader's window.
   std::vector<TensorId> written_by_host(SegmentKind kind) const;

@@ -68,7 +68,9 @@ double segment_seconds(const Program& program, SegmentKind kind, const Target& t
       if (const auto event = events.find(code.event); event != events.end()) clock = std::max(clock, event->second);
       continue;
     }
-    clock += instruction_seconds(program, code, target);
+    const bool at_ends = code.when == When::LaneEnds || code.when == When::LaterLaneEnds;  // once in the micro-batches of a lane
+    const double share = at_ends ? 1 / static_cast<double>(program.in_a_lane(program.micro_batches)) : 1;
+    clock += share * instruction_seconds(program, code, target);
     if (code.event != 0) events[code.event] = clock;
   }
   return *std::max_element(clocks.begin(), clocks.end());
@@ -76,7 +78,7 @@ double segment_seconds(const Program& program, SegmentKind kind, const Target& t
 
 double step_seconds(const Program& program, const Target& target) {
   if (program.segment(SegmentKind::Update).code.empty()) return 0;
-  return static_cast<double>(program.micro_batches) * segment_seconds(program, SegmentKind::Micro, target) +
+  return static_cast<double>(program.own_micro_batches()) * segment_seconds(program, SegmentKind::Micro, target) +
          segment_seconds(program, SegmentKind::Window, target) + segment_seconds(program, SegmentKind::Update, target);
 }
 

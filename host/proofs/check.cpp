@@ -93,7 +93,7 @@ class ProgramCheck {
     return ok();
   }
 
-  Status check_operand(const std::string& at, const Instruction& code, const Operand& operand) const {
+  Status check_operand(const std::string& at, const Operand& operand) const {
     if (!exists(operand.tensor)) return plan_error(at + " uses tensor " + std::to_string(operand.tensor) + ", which does not exist");
     const ProgramTensor& t = tensor(operand.tensor);
     const int64_t size = galley_dtype_bytes(operand.dtype);
@@ -103,8 +103,7 @@ class ProgramCheck {
     if (operand.offset < 0 || operand.offset % size != 0 || operand.offset + operand.bytes() > t.bytes)
       return plan_error(at + " uses " + range_text(program_, operand.tensor, operand.offset, operand.offset + operand.bytes()) +
                         ", which has " + std::to_string(t.bytes) + " in elements of " + std::to_string(size));
-    const bool left_out = code.action() == Action::Copy && operand.access == no_access;
-    if (!(left_out || is_access(operand.access)) || !is_access(operand.later))
+    if (!is_access(operand.access) || !is_access(operand.later))
       return plan_error(at + ": access " + std::to_string(operand.access) + ", later " + std::to_string(operand.later) + " of '" + t.name +
                         "'");
     return ok();
@@ -226,20 +225,19 @@ class ProgramCheck {
                           std::to_string(code.outputs[0].bytes()));
       if (code.queue != 0 && code.event == 0)
         return plan_error(at + " copies on queue " + std::to_string(code.queue) + " without an event to wait for");
-      if ((code.inputs[0].access == no_access) != (code.outputs[0].access == no_access))
-        return plan_error(at + ": a copy that is left out neither reads nor writes");
       TRY_STATUS(check_direction(at, code));
     } else if (target_.queues[code.queue] != Queue::Compute) {
       return plan_error(at + " runs on queue " + std::to_string(code.queue) + ", which is for copies");
     } else if (code.queue != 0 && !launch) {
       return plan_error(at + ": files are read and written by the host, not on queue " + std::to_string(code.queue));
     }
+    if (code.when != When::Always && kind != SegmentKind::Micro) return plan_error(at + ": only micro knows lanes");
     if (launch) TRY_STATUS(check_nodes(at, code, *launch));
     const uint32_t bit = 1u << static_cast<uint32_t>(kind);
     for (const auto* operands : {&code.inputs, &code.outputs})
       for (const Operand& operand : *operands) {
         if (!operand.present()) continue;
-        TRY_STATUS(check_operand(at, code, operand));
+        TRY_STATUS(check_operand(at, operand));
         const MemoryClass& memory = target_.memories[tensor(operand.tensor).memory];
         if (launch && !(launch->on_host ? memory.host_access : memory.computes))
           return plan_error(at + " computes with '" + tensor(operand.tensor).name + "' in memory class '" + memory.name + "', which " +

@@ -14,7 +14,6 @@ const char* access_name(uint32_t access) {
     case GALLEY_WRITE: return "w";
     case GALLEY_READ_WRITE: return "rw";
     case GALLEY_ACCUMULATE: return "a";
-    case no_access: return "-";
     default: return "?";
   }
 }
@@ -48,6 +47,7 @@ class Dump {
     text += " '" + code.name + "'";
     if (code.recomputed) text += " again";
     if (launch && launch->on_host) text += " on the host";
+    if (code.when != When::Always) text += std::string(" if ") + when_names[static_cast<size_t>(code.when)];
     if (launch && one && launch->nodes[0].first_row) text += " row " + std::to_string(launch->nodes[0].first_row);
     if (code.read() || code.write()) text += " entry '" + (code.read() ? code.read()->entry : code.write()->entry) + "'";
     auto list = [&](std::span<const Operand> operands) {

@@ -58,7 +58,6 @@ void Poisoner::add(const Operand& operand, bool later, bool output) {
   if (!operand.present() || operand.bytes() == 0 || (operand.inner && !output)) return;
   const auto t = static_cast<size_t>(operand.tensor);
   const uint32_t access = later ? operand.later : operand.access;
-  if (access == no_access) return;
   ranges_.push_back({program_.tensors[t].memory, plan_.placements[t].offset + operand.offset, operand.bytes(), operand.tensor,
                      operand.dtype, (access & GALLEY_READ) != 0 && (!output || access != GALLEY_READ),
                      (access & GALLEY_WRITE) != 0 || output, output && access == GALLEY_ACCUMULATE && is_floating(operand.dtype)});

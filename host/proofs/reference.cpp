@@ -255,7 +255,6 @@ Status Reference::after(SegmentKind kind, size_t index, bool later) {
     case Action::Launch: return after_kernel(code, kind, index, later);
     case Action::Copy: {
       const Operand &from = code.inputs[0], &to = code.outputs[0];
-      if (!later && from.access == no_access) return ok();
       const std::vector<std::byte> now = TRY(peek(to.tensor, to.offset, to.bytes()));
       if (!std::ranges::equal(now, bytes_of(from)))
         return plugin_error("'" + tensor(to.tensor).name + "' is not a copy of '" + tensor(from.tensor).name + "'");

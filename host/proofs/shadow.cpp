@@ -34,32 +34,41 @@ class Replay {
 
   Status run() {
     for (const TensorId t : {program_.window, program_.corpus, program_.step_image}) write_by_host(t);
-    TRY_STATUS(run_segment(SegmentKind::Load, false));
-    TRY_STATUS(run_segment(SegmentKind::Refresh, false));
-    TRY_STATUS(run_segment(SegmentKind::Frozen, false));
+    TRY_STATUS(run_segment(SegmentKind::Load));
+    TRY_STATUS(run_segment(SegmentKind::Refresh));
+    TRY_STATUS(run_segment(SegmentKind::Frozen));
     for (int64_t step = 0; step < kShadowSteps; ++step) {
-      TRY_STATUS(run_segment(SegmentKind::Trained, false));
+      TRY_STATUS(run_segment(SegmentKind::Trained));
       window_begin_ = clock_ + 1;
       write_by_host(program_.window);
       write_by_host(program_.step_image);
-      TRY_STATUS(run_segment(SegmentKind::Window, false));
-      for (int64_t m = 0; m < std::min(program_.micro_batches, kMicroBatches); ++m) TRY_STATUS(run_segment(SegmentKind::Micro, m > 0));
-      TRY_STATUS(run_segment(SegmentKind::Update, false));
+      TRY_STATUS(run_segment(SegmentKind::Window));
+      TRY_STATUS(micro_batches());
+      TRY_STATUS(run_segment(SegmentKind::Update));
       for (const Trained& trained : program_.trained)
         if (trained.sum_squares.present()) TRY_STATUS(read_by_host(trained.sum_squares));
-      if (step + 1 < kShadowSteps) TRY_STATUS(run_segment(SegmentKind::Eval, false));
+      if (step + 1 < kShadowSteps) TRY_STATUS(run_segment(SegmentKind::Eval));
       if (step + 1 < kShadowSteps) TRY_STATUS(generate());
     }
     TRY_STATUS(generate());
-    TRY_STATUS(run_segment(SegmentKind::Frozen, false));
-    return run_segment(SegmentKind::Export, false);
+    TRY_STATUS(run_segment(SegmentKind::Frozen));
+    return run_segment(SegmentKind::Export);
   }
 
  private:
+  /// Some of each lane, of some lanes.
+  Status micro_batches() {
+    const int64_t lanes = std::min(program_.lanes / program_.ranks, kMicroBatches);
+    const int64_t each = std::min(program_.in_a_lane(program_.micro_batches), kMicroBatches);
+    for (int64_t lane = 0; lane < lanes; ++lane)
+      for (int64_t i = 0; i < each; ++i) TRY_STATUS(run_segment(SegmentKind::Micro, {i == 0, i + 1 == each, lane == 0}));
+    return ok();
+  }
+
   Status generate() {
     texts_begin_ = clock_ + 1;
     for (const SegmentKind kind : {SegmentKind::Caches, SegmentKind::Sample, SegmentKind::Sample, SegmentKind::Next, SegmentKind::Next})
-      TRY_STATUS(run_segment(kind, false));
+      TRY_STATUS(run_segment(kind));
     return ok();
   }
 
@@ -302,7 +311,7 @@ class Replay {
     return ok();
   }
 
-  Status run_segment(SegmentKind kind, bool later) {
+  Status run_segment(SegmentKind kind, const MicroPlace& place = {}) {
     const auto& code = program_.segment(kind).code;
     if (code.empty()) return ok();
     kind_ = kind;
@@ -329,7 +338,8 @@ class Replay {
         if (queue == 0) TRY_STATUS(land());
         continue;
       }
-      if (instruction.action() != Action::Record) TRY_STATUS(execute(instruction, later));
+      if (instruction.action() != Action::Record && place.runs(instruction.when))
+        TRY_STATUS(execute(instruction, place.later(instruction.when)));
       known_[queue][queue] = clock_;
       if (instruction.action() == Action::Record || (instruction.action() == Action::Copy && instruction.event != 0))
         events_[instruction.event] = known_[queue];

@@ -151,6 +151,13 @@ const Declared& declared_recipe() {
         .type = Type::Integer,
         .fallback = Value(int64_t{0}),
         .range = from(0, kMostRows)},
+       {.name = "lanes",
+        .description =
+            "equal shares of a window's micro-batches, each added up by itself: the run then has the same bytes with every number "
+            "of processes that divides it; 0: as many as processes",
+        .type = Type::Integer,
+        .fallback = Value(int64_t{0}),
+        .range = from(0, kMostRows)},
        {.name = "kernels",
         .description = "plugins whose kernels may do ops of others",
         .type = Type::Strings,

@@ -278,6 +278,7 @@ Status Reader::read_numbers(const Fields& fields, Recipe* recipe) {
   recipe->deterministic = TRY(flag(fields, declared["deterministic"]));
   recipe->tune = TRY(flag(fields, declared["tune"]));
   recipe->head_rows = *TRY(whole(fields, declared["head_rows"]));
+  recipe->lanes = *TRY(whole(fields, declared["lanes"]));
 
   if (const auto validate = TRY(fields.table("validate", declared["validate"].expects()))) {
     const Declared& entries = declared_validate();

@@ -25,6 +25,7 @@ Result<RunRecord> record_of(const Study& study, const std::string& device, const
   out.seed = study.recipe.seed;
   out.steps = study.recipe.steps;
   out.head_rows = study.program.head_rows;
+  out.lanes = study.program.lanes;
   out.target = target_toml(study.target);
   out.machine = study.machine;
   out.plugins = TRY(plugins_of(study));
@@ -93,6 +94,7 @@ Result<Run> study_run(const std::filesystem::path& directory, StudyOptions optio
   options.device = record.device;
   options.target_text = record.target;
   options.head_rows = record.head_rows;
+  options.lanes.lanes = record.lanes;
   options.labels = record.labels;
   options.of_run = true;
   options.single_row = options.purpose == Purpose::Sample || options.purpose == Purpose::Embed || options.purpose == Purpose::Predict ||

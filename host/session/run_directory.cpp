@@ -52,6 +52,7 @@ Result<std::string> text_of(const RunRecord& r) {
   add("seed", static_cast<int64_t>(r.seed));
   add("steps", r.steps);
   add("head_rows", r.head_rows);
+  if (r.lanes > 1) add("lanes", r.lanes);
   if (!r.unit.empty()) add("loss_unit", r.unit);
   if (!r.labels.empty()) add("labels", texts(r.labels));
   add("kernels", texts(r.kernels));
@@ -194,6 +195,7 @@ Result<RunRecord> open_run(const std::filesystem::path& directory) {
   out.seed = static_cast<uint64_t>(t["seed"].value_or<int64_t>(0));
   out.steps = t["steps"].value_or<int64_t>(0);
   out.head_rows = t["head_rows"].value_or<int64_t>(0);
+  out.lanes = t["lanes"].value_or<int64_t>(1);
   out.target = text_of(*target);
   if (const toml::table* sets = (*recipe)["sets"].as_table())
     for (const auto& [name, value] : *sets) out.input.sets[std::string(name.str())] = value.value_or<std::string>("");

@@ -33,6 +33,7 @@ struct RunRecord {
   int64_t steps = 0;
   std::string unit;                 ///< the unit of its losses: "nats a token"
   std::vector<std::string> labels;  ///< names of labels by number, if they come from the data
+  int64_t lanes = 1;                ///< Program::lanes
   int64_t head_rows = 0;            ///< Program::head_rows, so that another limit of memory does not change sums
   std::string target;               ///< the target as TOML
   std::string machine;              ///< the ISA of the machine on which it began; the target may be another one

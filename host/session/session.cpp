@@ -23,6 +23,7 @@ StateInfo state_info(const Study& study, const Source* source) {
   info.isa = study.target.isa;
   info.products = study.target.products();
   info.head_rows = study.program.head_rows;
+  info.lanes = study.program.lanes;
   info.data = source ? source->fingerprint() : 0;
   std::set<const Plugin*> plugins;
   for (const auto& s : study.loaded) plugins.insert(&s->plugin());
@@ -56,7 +57,7 @@ Result<std::unique_ptr<Source>> open_source(const Study& study, PrepareProgress 
   PrepareOptions options;
   options.threads = usable_threads();
   options.progress = std::move(progress);
-  const Windows windows = {study.program.micro_batches, study.program.window_tokens};
+  const Windows windows = {study.program.micro_batches, study.program.window_tokens, study.program.lanes};
   return study.kinds.open(study.data, study.recipe.data, study.recipe, study.program.vocabulary, windows, options, study.sources);
 }
 
@@ -175,8 +176,8 @@ Status Session::enqueue() {
   const Program& program = study_.program;
   if (!loader_) {
     const int64_t held = study_.target.steps_under_way();
-    loader_ = TRY(
-        Loader::start(*source_, layout(), program.micro_batches, info_.next_window, study_.recipe.steps, bytes_of(program.window), held));
+    loader_ = TRY(Loader::start(*source_, layout(), program.in_a_lane(program.micro_batches) * program.lanes, info_.next_window,
+                                study_.recipe.steps, bytes_of(program.window), held));
     under_way_.reserve(static_cast<size_t>(held));
     last_ = now();
     aside_ = 0;
@@ -185,10 +186,10 @@ Status Session::enqueue() {
   const ProofStep step = {steps_enqueued() + 1, info_.applied + 1, window_->valid_tokens};
   TRY_STATUS(proof_->before_step(step));
   TRY_STATUS(executor_->begin_step({step.attempted, step.window_tokens, info_.applied + 1}));
-  for (int64_t m = 0; m < window_->micro_batches; ++m) {
+  TRY_STATUS(program.each_micro_batch(window_->micro_batches, [&](int64_t m, const MicroPlace& place) -> Status {
     TRY_STATUS(feed(*window_, m));
-    TRY_STATUS(executor_->run_micro(m));
-  }
+    return executor_->run_micro(place);
+  }));
   // This update reads back where the one before did.
   TRY_STATUS(take());
   TRY_STATUS(executor_->run_update());

@@ -251,6 +251,8 @@ CompileOptions compile_options(const Study& s, const StudyOptions& options, bool
   out.base_dtype = [&model = s.recipe.model] { return base_dtype(model); };
   out.head_rows = options.head_rows > 0 ? options.head_rows : s.recipe.head_rows;
   out.least_head = least_head;
+  out.lanes = options.lanes;
+  if (out.lanes.lanes == 0) out.lanes.lanes = s.recipe.lanes;
   out.seed = s.recipe.seed;
   out.steps = s.recipe.epochs > 0 ? 0 : s.recipe.steps;  // a resumed run knows how many the epochs are
   out.memory_limit = options.memory_limit > 0 ? options.memory_limit : s.target.memory_limit;

@@ -187,6 +187,7 @@ class BatchSource final : public Source {
         for (int32_t& at : row[token]) at += row.first - from.first;
     }
     buffer.valid_tokens = buffer.count_valid();
+    pad_lanes(buffer, windows_);
     return ok();
   }
 

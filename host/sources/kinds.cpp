@@ -114,6 +114,7 @@ class StreamSource final : public Source {
       else pad_row(buffer.row(r));
     }
     buffer.valid_tokens = buffer.count_valid();
+    pad_lanes(buffer, windows_);
     buffer.rows_done = std::min(end_, (extent.first + extent.micro_batches) * layout_.rows);
     return ok();
   }

@@ -80,6 +80,11 @@ void pad_row(const BatchRow& row) {
   complete_row(row, 0, 0, nullptr, {});
 }
 
+void pad_lanes(WindowBuffer& buffer, const Windows& windows) {
+  const int64_t all = (buffer.micro_batches + windows.lanes - 1) / windows.lanes * windows.lanes;
+  for (int64_t r = buffer.rows(); r < all * buffer.layout.rows; ++r) pad_row(buffer.row(r));
+}
+
 Status write_document(const TokenStore& store, uint64_t begin, uint64_t tokens, Fill labels, int32_t start, const BatchRow& row) {
   Reading in(store, begin + tokens);
   // The text ends where something counts.

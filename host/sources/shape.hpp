@@ -43,5 +43,7 @@ Status write_document(const TokenStore& store, uint64_t begin, uint64_t tokens, 
 
 /// Writes a row without a document: padding.
 void pad_row(const BatchRow& row);
+/// Writes the micro-batches of padding that follow those of a window (Windows::lanes).
+void pad_lanes(WindowBuffer& buffer, const Windows& windows);
 
 }  // namespace galley

@@ -70,7 +70,7 @@ TEST(Allocations, AStepMakesNone) {
   for (int64_t step = 1; step <= 12; ++step) {
     const ProofStep begin = {.attempted = step, .applied = step, .window_tokens = 1024};
     bool ok = r.executor->begin_step({step, 1024}).ok() && proof.before_step(begin).ok();
-    for (int64_t m = 0; m < 3; ++m) ok = ok && r.feed(0).ok() && r.executor->run_micro(m).ok();
+    for (int64_t m = 0; m < 3; ++m) ok = ok && r.feed(0).ok() && r.executor->run_micro({m == 0}).ok();
     ok = ok && r.executor->run_update().ok() && r.executor->await_update().ok() && proof.after_step(begin).ok();
     loss = r.executor->scalar(GALLEY_SCALAR_LOSS);
     if (!ok) break;

@@ -57,7 +57,7 @@ TEST_P(Executors, TheFirstMicroBatchWritesAndTheLaterOnesAdd) {
     for (int m = 0; m < 3; ++m) std::ranges::copy(Floats{1.0f, static_cast<float>(m), static_cast<float>(window)}, r.micro_batch(m));
     for (int m = 0; m < 3; ++m) {
       ASSERT_OK(r.feed(m));
-      ASSERT_OK(r.executor->run_micro(m));
+      ASSERT_OK(r.executor->run_micro({m == 0}));
     }
     EXPECT_EQ(r.values(g), (Floats{6, 10, static_cast<float>(6 * window)}));
   }
@@ -117,7 +117,7 @@ TEST_P(Executors, ScalarsOfAStep) {
   ASSERT_OK(r.executor->load());
   for (int64_t step = 5; step < 7; ++step) {  // the loss begins at 0 each time
     ASSERT_OK(r.executor->begin_step({.attempted = step, .window_tokens = 8}));
-    for (int64_t m = 0; m < 2; ++m) ASSERT_OK(r.executor->run_micro(m));
+    for (int64_t m = 0; m < 2; ++m) ASSERT_OK(r.executor->run_micro({m == 0}));
     ASSERT_OK(r.executor->run_update());
     ASSERT_OK(r.executor->await_update());
     EXPECT_EQ(r.executor->scalar(GALLEY_SCALAR_LOSS), 6.0);
@@ -162,7 +162,7 @@ TEST_P(Executors, AStepMayBeEnqueuedAhead) {
   for (int64_t m = 0; m < 4; ++m) *r.micro_batch(m) = static_cast<float>(m + 1);
   for (int64_t m = 0; m < 4; ++m) {
     ASSERT_OK(r.feed(m));
-    ASSERT_OK(r.executor->run_micro(m));
+    ASSERT_OK(r.executor->run_micro({m == 0}));
   }
   ASSERT_OK(r.executor->synchronize());
   EXPECT_EQ(r.values(sum), (Floats{30}));
@@ -226,7 +226,7 @@ TEST_P(Executors, AFailingKernelIsNamed) {
     b.kernel(SegmentKind::Micro, *kernel, {}, {b.write(x)});
     Running r = run(b);
     ASSERT_TRUE(r.executor) << r.error.cause;
-    Status status = r.executor->run_micro(0);
+    Status status = r.executor->run_micro({});
     if (status.ok()) status = r.executor->synchronize();
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().exit, Exit::Plugin);

@@ -179,7 +179,7 @@ class ReferenceMode : public testing::Test {
       for (int64_t m = 0; m < 2; ++m) {
         const int64_t offset = m * 24;
         TRY_STATUS(executor.copy_inputs({&offset, 1}));
-        TRY_STATUS(executor.run_micro(m));
+        TRY_STATUS(executor.run_micro({m == 0}));
       }
       TRY_STATUS(executor.run_update());
       TRY_STATUS(executor.run(SegmentKind::Eval));

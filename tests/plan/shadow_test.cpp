@@ -174,14 +174,15 @@ TEST(Shadow, ACopyThatTheFirstMicroBatchLeavesOut) {
   };
   Elsewhere e;
   EXPECT_SAYS(verdict(e.program), "micro[0] 'bring' reads 'home' bytes [0, 200), which nothing has written");
-  e.bring().inputs[0].access = no_access;
-  EXPECT_SAYS(verdict(e.program), "micro[0] 'bring': a copy that is left out neither reads nor writes");
-  e.bring().outputs[0].access = no_access;
+  e.bring().when = When::LaneGoesOn;
   EXPECT_EQ(verdict(e.program), "");
   e.program.segment(kMicro).code.erase(e.program.segment(kMicro).code.begin());
   EXPECT_SAYS(verdict(e.program), "micro[0] 'backward' reads 'sum' bytes [0, 200), which nothing has written in this segment");
-  e.program.segment(kMicro).code[0].outputs[0].access = no_access;
+  e.program.segment(kMicro).code[0].outputs[0].access = 0;
   EXPECT_SAYS(verdict(e.program), "access 0");
+  e.program.segment(kMicro).code[0].outputs[0].access = GALLEY_WRITE;
+  e.program.segment(kUpdate).code[0].when = When::LaneEnds;
+  EXPECT_SAYS(verdict(e.program), "update[0] 'fetch': only micro knows lanes");
 }
 
 /// Caches begin anew with zeros for other texts, in a program that does something else between.

@@ -1,29 +1,84 @@
 #include "host/passes/place/accumulators.hpp"
 
 namespace galley {
+namespace {
 
-Accumulators::Accumulators(const Compilation& c, const Homes& homes, SegmentCode& code) : c_(c), homes_(homes), code_(code) {
+/// The attributes of an exchange between all processes.
+AttrList exchange_attrs(const Program& program) {
+  AttrList attrs;
+  attrs.set("axis", "data");
+  attrs.set("ranks", program.ranks);
+  return attrs;
+}
+
+}  // namespace
+
+Accumulators::Accumulators(Compilation& c, const Homes& homes, SegmentCode& code)
+    : c_(c),
+      homes_(homes),
+      code_(code),
+      in_a_lane_(c.program.in_a_lane(c.program.micro_batches)),
+      several_(c.program.lanes > c.program.ranks) {
   for (const auto* part : {&c.orders.forward, &c.orders.head, &c.orders.backward})
     for (const Item& item : *part)
       for (const Ref& r : item.outputs) {
         const GraphTensor* t = r.tensor ? &homes.tensors()[r.tensor] : nullptr;
-        if (t && t->kind == GALLEY_KIND_GRADIENT && !t->storage.placement.empty()) ++contributions_[r.tensor];
+        if (t && t->kind == GALLEY_KIND_GRADIENT && (c.program.lanes > 1 || !t->storage.placement.empty())) ++sums_[r.tensor].left;
       }
 }
 
 Operand Accumulators::here(galley_tensor t) {
-  const auto [accumulator, fresh] = accumulators_.try_emplace(t);
-  if (fresh) {
-    const Operand there = code_.all_of(homes_.home(t));
-    const GraphTensor& gradient = homes_.tensors()[t];
-    accumulator->second = code_.temporary("sum of " + gradient.name, there.dtype, there.shape, gradient.use, Owner::Gradients);
-    if (c_.program.micro_batches > 1) code_.copy(there, accumulator->second, SegmentCode::When::LaterMicroBatches);
-  }
-  return accumulator->second;
+  Sum& sum = sums_.at(t);
+  if (sum.begun) return sum.here;
+  sum.begun = true;
+  const GraphTensor& gradient = homes_.tensors()[t];
+  const Operand home = code_.all_of(homes_.home(t));
+  const bool placed = !gradient.storage.placement.empty();
+  Operand between = home;  // the sum between the micro-batches of a lane
+  if (several_ && in_a_lane_ > 1)
+    between = sum.lane =
+        code_.all_of(add_tensor(c_.program, {"lane's sum of " + gradient.name, home.dtype, home.shape, 0, code_.tensor(home.tensor).memory,
+                                             Owner::Gradients, Life::Window, label(c_.strategies, gradient.use)}));
+  if (!placed && !(several_ && in_a_lane_ == 1)) return sum.here = between;
+  sum.here =
+      code_.temporary((placed ? "sum of " : "lane's sum of ") + gradient.name, home.dtype, home.shape, gradient.use, Owner::Gradients);
+  if (in_a_lane_ > 1) code_.copy(between, sum.here, When::LaneGoesOn);
+  return sum.here;
 }
 
-void Accumulators::written(galley_tensor t) {
-  if (--contributions_.at(t) == 0) code_.copy(accumulators_.at(t), code_.all_of(homes_.home(t)));
+Status Accumulators::written(galley_tensor t) {
+  Sum& sum = sums_.at(t);
+  if (--sum.left > 0) return ok();
+  const GraphTensor& gradient = homes_.tensors()[t];
+  const Operand home = code_.all_of(homes_.home(t));
+  const bool placed = !gradient.storage.placement.empty();
+  if (!several_) {
+    if (c_.program.ranks > 1)
+      TRY_STATUS(code_.op(c_.roles.all_reduce_here, "reduce " + gradient.name, {sum.here}, {}, exchange_attrs(c_.program), When::LaneEnds));
+    if (placed) code_.copy(sum.here, home);
+    return ok();
+  }
+  if (placed && in_a_lane_ > 1) code_.copy(sum.here, sum.lane, When::LaneStays);
+  if (!placed) return add_lanes(gradient.name, sum.here, home);
+  const Operand all = code_.temporary("sum of lanes of " + gradient.name, home.dtype, home.shape, gradient.use, Owner::Gradients);
+  code_.copy(home, all, When::LaterLaneEnds);
+  TRY_STATUS(add_lanes(gradient.name, sum.here, all));
+  code_.copy(all, home, When::LaneEnds);
+  return ok();
+}
+
+Status Accumulators::add_lanes(const std::string& name, const Operand& lane, const Operand& to) {
+  const bool alone = c_.program.ranks == 1;
+  TRY_STATUS(code_.op(alone ? c_.roles.copy : c_.roles.all_reduce, "reduce " + name, {lane}, {to},
+                      alone ? AttrList() : exchange_attrs(c_.program), When::LaneEnds));
+  code_.last().outputs[0].later = GALLEY_ACCUMULATE;
+  return ok();
+}
+
+Status Accumulators::add_scalar(galley_tensor of_lane, galley_tensor of_window) {
+  TRY_STATUS(add_lanes(homes_.tensors()[of_window].name, homes_.operand(of_lane), homes_.operand(of_window)));
+  code_.last().outputs[0].access = GALLEY_ACCUMULATE;
+  return ok();
 }
 
 }  // namespace galley

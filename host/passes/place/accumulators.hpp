@@ -1,5 +1,11 @@
-// Accumulates gradients that lie where nothing computes. A micro-batch adds a gradient up where kernels compute: the sum of earlier
-// micro-batches is copied there before the first node that writes it, and copied back after the last.
+// Adds up over a window what its micro-batches make: gradients and the loss.
+//
+// Where nobody says otherwise, nodes add to a gradient's home, micro-batch after micro-batch. Otherwise they write elsewhere, and
+// instructions after the last node of a micro-batch bring their sum home:
+//   · a gradient that lies where nothing computes is added up where kernels compute: the sum so far is copied there before the first node
+//     that writes it, and copied back after the last.
+//   · a process with several lanes adds each lane up by itself, and the lane's sum to the home at its end.
+// The last micro-batch of a lane exchanges the sums of lanes with other processes.
 #pragma once
 
 #include <map>
@@ -12,18 +18,32 @@ namespace galley {
 class Accumulators {
  public:
   /// `code` is that of micro; its orders say how often each of these gradients is written.
-  Accumulators(const Compilation& c, const Homes& homes, SegmentCode& code);
+  Accumulators(Compilation& c, const Homes& homes, SegmentCode& code);
+  /// Returns whether instructions follow the nodes that write this gradient.
+  bool has(galley_tensor gradient) const { return sums_.contains(gradient); }
   /// Returns the operand to which a node writes the gradient.
   Operand here(galley_tensor gradient);
   /// Must be called after each node that has written the gradient.
-  void written(galley_tensor gradient);
+  Status written(galley_tensor gradient);
+  /// Adds a scalar of this lane to that of the window. Must be called after all nodes that write the lane's.
+  Status add_scalar(galley_tensor of_lane, galley_tensor of_window);
 
  private:
-  const Compilation& c_;
+  struct Sum {
+    size_t left = 0;  ///< how often the gradient is still to be written
+    bool begun = false;
+    Operand here;  ///< where nodes write
+    Operand lane;  ///< the lane's sum between micro-batches; absent: it is `here`, or the home
+  };
+  /// Adds a lane's sums of all processes to what is there from lanes before.
+  Status add_lanes(const std::string& name, const Operand& lane, const Operand& to);
+
+  Compilation& c_;
   const Homes& homes_;
   SegmentCode& code_;
-  std::map<galley_tensor, Operand> accumulators_;
-  std::map<galley_tensor, size_t> contributions_;  ///< how often each gradient is still to be written
+  const int64_t in_a_lane_;
+  const bool several_;  ///< this process has several lanes
+  std::map<galley_tensor, Sum> sums_;
 };
 
 }  // namespace galley

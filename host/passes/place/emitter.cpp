@@ -10,7 +10,9 @@
 namespace galley {
 
 Emitter::Emitter(Compilation& c, const Homes& homes, SegmentKind kind) : c_(c), homes_(homes), code_(c, kind), staging_(c, homes, code_) {
-  if (kind == SegmentKind::Micro) accumulators_.emplace(c, homes, code_);
+  if (kind != SegmentKind::Micro) return;
+  accumulators_.emplace(c, homes, code_);
+  if (c.lane_loss) loss_ = *c.draft.scalars.get(GALLEY_SCALAR_LOSS);
 }
 
 std::vector<TensorId> Emitter::transients() const {
@@ -20,6 +22,7 @@ std::vector<TensorId> Emitter::transients() const {
 }
 
 Homes::Place Emitter::place(galley_tensor id) {
+  if (loss_ && id == loss_) id = c_.lane_loss;
   const GraphTensor& t = homes_.tensors()[id];
   const SegmentKind kind = code_.kind();
   // Where the model is evaluated, the window's nodes run in the same segment, and what they make is a transient of it.
@@ -81,25 +84,18 @@ Result<std::vector<Operand>> Emitter::outputs(const Item& item, const TensorPiec
     const GraphTensor& t = homes_.tensors()[r.tensor];
     const bool adds = chosen(item.accumulate, k);
     const TensorPiece mine = piece.of(rule);
-    Operand o = t.storage.placement.empty() ? mine.of(operand(r, rule)) : TRY(gradient_here(t.id, mine, adds));
+    const bool micro = accumulators_.has_value();
+    Operand o = micro && accumulators_->has(t.id) ? accumulators_->here(t.id)
+                : t.storage.placement.empty()
+                    ? mine.of(operand(r, rule))
+                    : TRY(staging_.bring(t.id, mine, adds ? Staging::For::Reading : Staging::For::Writing)).front();
     o.access = o.later = adds ? GALLEY_ACCUMULATE : GALLEY_WRITE;
-    if (t.kind == GALLEY_KIND_GRADIENT && code_.kind() == SegmentKind::Micro && c_.program.micro_batches > 1) o.later = GALLEY_ACCUMULATE;
+    if (micro && t.kind == GALLEY_KIND_GRADIENT && c_.program.in_a_lane(c_.program.micro_batches) > 1) o.later = GALLEY_ACCUMULATE;
     if (o.later == GALLEY_ACCUMULATE && !(rule->flags & GALLEY_OPERAND_ACCUMULATES))
       return plugin_error("op '" + std::string(node.op->name) + "' of '" + node.name + "' cannot add into '" + t.name + "', which it must");
     out.push_back(std::move(o));
   }
   return out;
-}
-
-Result<Operand> Emitter::gradient_here(galley_tensor t, const TensorPiece& piece, bool adds) {
-  if (accumulators_) return accumulators_->here(t);
-  return TRY(staging_.bring(t, piece, adds ? Staging::For::Reading : Staging::For::Writing)).front();
-}
-
-Status Emitter::put_gradient_back(galley_tensor t, const TensorPiece& piece, const Operand& here) {
-  if (!accumulators_) return staging_.put_back(t, piece, {here});
-  accumulators_->written(t);
-  return ok();
 }
 
 Status Emitter::emit(const Item& item, const TensorPiece& piece, double flops) {
@@ -127,9 +123,12 @@ Status Emitter::emit(const Item& item, const TensorPiece& piece, double flops) {
     }
     TRY_STATUS(staging_.put_back(s.tensor, s.piece, s.components));
   }
-  for (size_t k = 0; k < item.outputs.size(); ++k)
-    if (const galley_tensor t = item.outputs[k].tensor; t && !homes_.tensors()[t].storage.placement.empty())
-      TRY_STATUS(put_gradient_back(t, piece.of(output_rule(node.op, k)), i.outputs[k]));
+  for (size_t k = 0; k < item.outputs.size(); ++k) {
+    const galley_tensor t = item.outputs[k].tensor;
+    if (t && accumulators_ && accumulators_->has(t)) TRY_STATUS(accumulators_->written(t));
+    else if (t && !homes_.tensors()[t].storage.placement.empty())
+      TRY_STATUS(staging_.put_back(t, piece.of(output_rule(node.op, k)), {i.outputs[k]}));
+  }
   return ok();
 }
 

@@ -32,6 +32,8 @@ class Emitter {
   Status items(const std::vector<Item>& items, std::vector<uint32_t>* begins = nullptr);
   /// Returns all of a tensor whose numbers are plain, or of a transient of this segment.
   Operand operand(galley_tensor t) { return operand({t, 0, -1}, nullptr); }
+  /// Adds the loss of a lane to that of the window. In micro, where there are lanes, after all nodes.
+  Status add_loss() { return accumulators_->add_scalar(c_.lane_loss, loss_); }
   /// Returns the segment's transients, by graph tensor.
   std::vector<TensorId> transients() const;
 
@@ -40,9 +42,6 @@ class Emitter {
   Operand operand(const Ref& ref, const galley_operand_rule* rule);
   Result<std::vector<Operand>> inputs(const Item& item, const TensorPiece& piece, std::vector<StagedInput>* staged);
   Result<std::vector<Operand>> outputs(const Item& item, const TensorPiece& piece);
-  /// Returns the operand to which a node writes a gradient that lies where nothing computes.
-  Result<Operand> gradient_here(galley_tensor t, const TensorPiece& piece, bool adds);
-  Status put_gradient_back(galley_tensor t, const TensorPiece& piece, const Operand& here);
   /// Emits the copies of a parameter that a node has written in place.
   Status make_copies(const GraphNode& node, const StagedInput& written, const Operand& numbers);
   /// Emits an item, or a piece of it.
@@ -52,7 +51,8 @@ class Emitter {
   const Homes& homes_;
   SegmentCode code_;
   Staging staging_;
-  std::optional<Accumulators> accumulators_;  ///< only micro adds up gradients over several nodes
+  std::optional<Accumulators> accumulators_;  ///< only micro adds up over several nodes
+  galley_tensor loss_ = 0;                    ///< of the window, if nodes of this segment add to that of a lane instead
   std::map<galley_tensor, TensorId> transients_;
   std::map<galley_tensor, Life> outlives_;
   std::map<std::pair<galley_node, galley_tensor>, std::vector<galley_tensor>> copies_;  ///< by node and the parameter that it writes

@@ -61,12 +61,12 @@ SegmentCode::SegmentCode(Compilation& c, SegmentKind kind) : c_(c), kind_(kind) 
 Instruction& SegmentCode::add(Instruction instruction) { return code().emplace_back(std::move(instruction)); }
 
 Status SegmentCode::op(const galley_op* op, const std::string& name, std::vector<Operand> inputs, std::vector<Operand> outputs,
-                       AttrList attrs) {
+                       AttrList attrs, When when) {
   TRY_STATUS(check_shapes(c_, op, name, inputs, outputs, attrs));
   for (size_t k = 0; k < inputs.size(); ++k) inputs[k].access = inputs[k].later = updates_input(op, k) ? GALLEY_READ_WRITE : GALLEY_READ;
   for (Operand& o : outputs) o.access = o.later = GALLEY_WRITE;
   outputs.resize(op->n_outputs);
-  add(launch_of({name, op, std::move(attrs)}, std::move(inputs), std::move(outputs)));
+  add(launch_of({name, op, std::move(attrs)}, std::move(inputs), std::move(outputs))).when = when;
   return ok();
 }
 
@@ -75,8 +75,7 @@ void SegmentCode::copy(const Operand& from, const Operand& to, When when) {
   const uint32_t queue = c_.target.queue_for(in ? Queue::In : Queue::Out);
   copy_in_order(queue, &events_, [&](Action action, uint32_t on, uint32_t event) {
     if (action != Action::Copy) return void(add(sync(action, on, event)));
-    Instruction& made = add(copy_between(c_.program.tensors, from, to, on, event));
-    if (when == When::LaterMicroBatches) made.inputs[0].access = made.outputs[0].access = no_access;
+    add(copy_between(c_.program.tensors, from, to, on, event)).when = when;
   });
 }
 

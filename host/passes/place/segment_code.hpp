@@ -18,8 +18,8 @@ class SegmentCode {
   Instruction& add(Instruction instruction);
   Instruction& last() { return code().back(); }
   /// Appends a node of the host itself, over operands that are there. Its outputs must be as the op's shape rule says.
-  Status op(const galley_op* op, const std::string& name, std::vector<Operand> inputs, std::vector<Operand> outputs, AttrList attrs);
-  enum class When : uint8_t { Always, LaterMicroBatches };
+  Status op(const galley_op* op, const std::string& name, std::vector<Operand> inputs, std::vector<Operand> outputs, AttrList attrs,
+            When when = When::Always);
   /// Appends a copy: after all that was computed before it, and before what is computed next.
   void copy(const Operand& from, const Operand& to, When when = When::Always);
   /// Makes a tensor of this segment where kernels compute.

@@ -54,8 +54,8 @@ bool same_but_for_strategies(const Recipe& a, const Recipe& b, int64_t factor) {
            to_json(Value(r.data.options));
   };
   return written(a) == written(b) && a.model.random == b.model.random && a.length == b.length && a.seed == b.seed && a.steps == b.steps &&
-         a.head_rows == b.head_rows && a.kernels == b.kernels && a.deterministic == b.deterministic && a.save.dtype == b.save.dtype &&
-         (factor == 1 ? a.batch == b.batch : a.batch && b.batch && *a.batch * factor == *b.batch);
+         a.head_rows == b.head_rows && a.lanes == b.lanes && a.kernels == b.kernels && a.deterministic == b.deterministic &&
+         a.save.dtype == b.save.dtype && (factor == 1 ? a.batch == b.batch : a.batch && b.batch && *a.batch * factor == *b.batch);
 }
 
 /// What was seen of an arm.

@@ -24,10 +24,10 @@ Result<double> run_gradients(Session& session, int64_t number) {
   Executor& executor = session.executor();
   const WindowBuffer window = TRY(filled(session, number));
   TRY_STATUS(executor.begin_step({1, window.valid_tokens}));
-  for (int64_t m = 0; m < window.micro_batches; ++m) {
+  TRY_STATUS(session.study().program.each_micro_batch(window.micro_batches, [&](int64_t m, const MicroPlace& place) -> Status {
     TRY_STATUS(session.feed(window, m));
-    TRY_STATUS(executor.run_micro(m));
-  }
+    return executor.run_micro(place);
+  }));
   TRY_STATUS(executor.run_update());
   TRY_STATUS(executor.read_back());
   return mean(executor.scalar(GALLEY_SCALAR_LOSS), window);

@@ -71,11 +71,11 @@ struct Launches {
 
 Launches launches_of(const Program& program) {
   Launches out;
-  for (const auto& [kind, times] : {std::pair(SegmentKind::Window, int64_t{1}), std::pair(SegmentKind::Micro, program.micro_batches),
-                                    std::pair(SegmentKind::Update, int64_t{1})})
+  for (const SegmentKind kind : {SegmentKind::Window, SegmentKind::Micro, SegmentKind::Update})
     for (const Instruction& i : program.segment(kind).code) {
       const Launch* launch = i.launch();
       if (!launch) continue;
+      const int64_t times = kind == SegmentKind::Micro ? program.own_micro_batches(i.when) : 1;
       out.launches += times;
       out.nodes += times * std::ssize(launch->nodes);
       if (launch->varies) {
@@ -170,11 +170,16 @@ Table plan_document(const Program& program, const Plan& plan, const Target& targ
   const Table launches = {
       {"a_step", Value(step.launches)}, {"nodes", Value(step.nodes)}, {"bytes_without_memory", Value(step.bytes_without_memory)}};
   const double seconds = step_seconds(program, target);
-  const Table a_step = {{"micro_batches", Value(program.micro_batches)},
-                        {"positions", Value(positions_a_step(program))},
-                        {"tokens", program.window_tokens > 0 ? Value(program.window_tokens) : Value()},
-                        {"seconds_at_best", seconds > 0 ? Value(seconds) : Value()},
-                        {"recomputed", Value(recomputed_share(program))}};
+  Table a_step = {{"micro_batches", Value(program.micro_batches)},
+                  {"positions", Value(positions_a_step(program))},
+                  {"tokens", program.window_tokens > 0 ? Value(program.window_tokens) : Value()},
+                  {"seconds_at_best", seconds > 0 ? Value(seconds) : Value()},
+                  {"recomputed", Value(recomputed_share(program))}};
+  if (program.lanes > 1) {
+    a_step["lanes"] = Value(program.lanes);
+    a_step["ranks"] = Value(program.ranks);
+    a_step["own_micro_batches"] = Value(program.own_micro_batches());
+  }
   return {{"classes", Value(std::move(classes))},
           {"step", Value(a_step)},
           {"kernels", Value(std::move(kernels))},
@@ -281,6 +286,15 @@ void add_step(const Program& program, const Target& target, const DiskUse& disk,
   } else {
     out.add("  a step          %12s positions: %lld micro-batch%s of %s\n", count_text(positions).c_str(),
             static_cast<long long>(program.micro_batches), program.micro_batches == 1 ? "" : "es", micro.c_str());
+  }
+  if (program.lanes > 1) {
+    const int64_t each = program.in_a_lane(program.micro_batches), padding = each * program.lanes - program.micro_batches;
+    out.add("  lanes           %12lld of %lld micro-batch%s each%s\n", static_cast<long long>(program.lanes), static_cast<long long>(each),
+            each == 1 ? "" : "es", padding ? (", " + std::to_string(padding) + " of all are padding").c_str() : "");
+    if (program.ranks > 1)
+      out.add("  ranks           %12lld, this is number %lld and has %lld lane%s\n", static_cast<long long>(program.ranks),
+              static_cast<long long>(program.rank), static_cast<long long>(program.lanes / program.ranks),
+              program.lanes == program.ranks ? "" : "s");
   }
   out.add("  work            %12sFLOP a position", count_text(program.flops_per_token).c_str());
   if (program.recomputed_flops > 0) out.add(", %.1f %% of it recomputation", 100 * recomputed_share(program));
