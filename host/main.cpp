@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "host/commands/cli.hpp"
+#include "host/commands/processes.hpp"
 #include "host/plugins/fault.hpp"
 #include "host/plugins/library.hpp"
 
@@ -55,6 +56,8 @@ int main(int argc, char** argv) {
   (void)std::signal(SIGXFSZ, SIG_IGN);
   galley::name_faults();
   const int code = galley::run_program({argv + 1, argv + argc}, can_print ? galley::Stdout::Open : galley::Stdout::Closed);
+  if (code != 0) galley::command_ends(code);  // whoever has failed by itself ends the others, and perhaps this process with them
+  galley::leave_processes();
   galley::close_libraries();
   galley::command_ends(code);
   return code;

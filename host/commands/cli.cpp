@@ -13,6 +13,7 @@
 #include "host/base/nearest.hpp"
 #include "host/base/printable.hpp"
 #include "host/base/shell.hpp"
+#include "host/commands/processes.hpp"
 #include "host/tools/report/columns.hpp"
 #include "host/tools/report/terminal.hpp"
 
@@ -146,7 +147,10 @@ namespace {
 
 int fail(const Error& error) {
   std::fflush(stdout);
-  log(LogLevel::Error, printable(error.cause, Lines::Escape) + (error.hint.empty() ? "" : "\n  ") + printable(error.hint, Lines::Escape));
+  const std::optional<std::string> prefix = error_prefix(error);
+  if (!prefix) return static_cast<int>(error.exit);
+  log(LogLevel::Error,
+      *prefix + printable(error.cause, Lines::Escape) + (error.hint.empty() ? "" : "\n  ") + printable(error.hint, Lines::Escape));
   return static_cast<int>(error.exit);
 }
 
@@ -188,6 +192,8 @@ int run_words(const std::vector<std::string>& words, Stdout out) {
   if (out == Stdout::Closed && command->prints)
     return fail(run_error("stdout is closed, and galley " + command->name + " prints its result", "redirect it to a file: > FILE"));
   lend_named(*command, *arguments);
+  if (!command->joins)
+    if (const Status alone = check_alone(command->name); !alone) return fail(alone.error());
   const Status status = command->run(*arguments);
   return status ? 0 : fail(status.error());
 }

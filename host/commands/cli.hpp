@@ -43,6 +43,7 @@ struct CommandSpec {
   std::vector<FlagSpec> flags;
   std::function<Status(const CommandLine&)> run;
   bool prints = true;  ///< its result is what it prints; false: files, of which it tells
+  bool joins = false;  ///< several processes that a launcher has started run it together; false: only one may be started
 };
 
 /// Parses a command's words. An error (exit code Recipe) suggests the nearest known flag, or names the missing value or argument.

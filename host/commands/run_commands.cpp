@@ -10,6 +10,7 @@
 #include "host/base/new_file.hpp"
 #include "host/base/units.hpp"
 #include "host/commands/longer.hpp"
+#include "host/commands/processes.hpp"
 #include "host/commands/stop_signals.hpp"
 #include "host/proofs/checks.hpp"
 #include "host/session/origins.hpp"
@@ -67,9 +68,17 @@ std::vector<std::unique_ptr<const LoadedStrategy>> listeners_of_every_run(const 
   return out;
 }
 
+/// What a process that does not lead takes of the command line: rank 0 writes the files.
+CommandLine following(CommandLine a) {
+  for (const char* file : {"--profile", "--trace", "--reference-out"}) a.flags.erase(file);
+  return a;
+}
+
 /// Trains with all observers of a run: its files, the terminal, and listeners.
-Status train_shown(const CommandLine& a, const Study& study, const OpenSource& open, TextEvaluation* texts,
-                   const std::filesystem::path& directory) {
+Status train_shown(const CommandLine& given, const Study& study, const OpenSource& open, TextEvaluation* texts,
+                   const std::filesystem::path& directory, Party& party) {
+  const bool leads = party.place().rank == 0;
+  const CommandLine a = leads ? given : following(given);
   MemoryFile memory;
   MetricsFile metrics;
   GeneratedFile generated;
@@ -77,7 +86,7 @@ Status train_shown(const CommandLine& a, const Study& study, const OpenSource& o
   StopSignals signals;
   TrainOptions options;
   ReferenceShown reference = TRY(ReferenceShown::open(a));
-  options.session.watching = reference.watching(poison_of(a));
+  options.session.watching = reference.watching(poison_of(a), party.alone() ? nullptr : &party);
   Profile profile(study.program, study.target);
   std::optional<Trace> trace;  // opened before the first step, so that a file that cannot be written is found there
   if (a.has("--trace")) trace.emplace(TRY(NewFile::named(a.get("--trace"))), study.program);
@@ -86,13 +95,17 @@ Status train_shown(const CommandLine& a, const Study& study, const OpenSource& o
       if (a.has("--profile")) profile.add(timed);
       if (trace) trace->add(timed);
     };
-  options.observers = {&memory, &metrics, &generated, &progress, &signals};
+  if (leads) options.observers = {&memory, &metrics, &generated, &progress, &signals};
+  else options.observers = {&signals};
+  if (!party.alone()) options.session.party = &party;
+  TRY_STATUS(look_after(directory, options));
   if (texts) options.write = [&](Session& session, const auto& after) { return texts->run(session, after); };
-  const auto listeners = listeners_of_every_run(study);
+  const auto listeners = leads ? listeners_of_every_run(study) : std::vector<std::unique_ptr<const LoadedStrategy>>();
   for (const auto& listener : listeners) options.listeners.push_back(listener.get());
   options.stop = StopSignals::asked;
   options.until = TRY(a.integer("--until", 0, 1));
-  Status trained = reference.finish(train(study, open, directory, options));
+  Status trained = train(study, open, directory, options);
+  if (leads) trained = reference.finish(std::move(trained));
   // Of a run that was interrupted or failed, too: what it did up to there is worth a look.
   if (a.has("--profile")) print_lines(profile.text(prose_columns()));
   if (const std::string json = a.has("--profile") ? profile.json() : ""; !json.empty())
@@ -131,6 +144,12 @@ Result<ReferenceShown> ReferenceShown::open(const CommandLine& a) {
   std::optional<NewFile> file;
   if (a.has("--reference-out")) file.emplace(TRY(NewFile::named(a.get("--reference-out"))));
   return ReferenceShown(a.has("--reference"), std::move(file));
+}
+
+std::function<Watching(Plugins&)> ReferenceShown::watching(Poison poison, Party* party) {
+  Proofs proofs = {.poison = poison, .reference = asked_ ? &report_ : nullptr};
+  if (party) proofs.exchange = [party](std::span<const std::byte> mine) { return party->exchange(mine); };
+  return watched_by(proofs);
 }
 
 Status ReferenceShown::finish(Status ran) {
@@ -226,7 +245,27 @@ std::string epochs_of(const Study& study, const Source& source) {
 
 namespace {
 
-void print_training(const Study& s) {
+/// Where processes find each other: beside the run's directory, which is not there yet.
+std::filesystem::path meeting_of(const std::filesystem::path& directory) {
+  std::error_code error;  // what is wrong with the path is said by who makes the directory
+  return std::filesystem::absolute(directory, error).parent_path();
+}
+
+/// One process prepares the data; the others then find it prepared.
+Result<std::unique_ptr<Source>> open_in_turns(const Study& s, Party& party) {
+  std::unique_ptr<Source> out;
+  const auto open = [&]() -> Status {
+    out = TRY(open_source_shown(s));
+    return ok();
+  };
+  const bool leads = party.place().rank == 0;
+  TRY_STATUS(party.first_error(leads ? open() : ok()));
+  TRY_STATUS(party.first_error(leads ? ok() : open()));
+  return out;
+}
+
+void print_training(const Study& s, const Party& party) {
+  if (!party.alone()) print_lines("%s\n", described(party.place(), party.machines()).c_str());
   print_lines("training %s: %s parameters, %s of them trained, %s planned\n", s.model.model_type.c_str(),
               count_text(static_cast<double>(s.program.parameters)).c_str(), count_text(static_cast<double>(s.program.trainable)).c_str(),
               bytes_text(s.peak_memory()).c_str());
@@ -236,58 +275,80 @@ void print_training(const Study& s) {
 }  // namespace
 
 Status command_train(const CommandLine& a) {
-  const StudyOptions options = TRY(study_options(a));
-  const auto s = TRY(study(a.positional[0], options));
-  TRY_STATUS(check_files(s->program, s->draft->ignored_files));
+  StudyOptions options = TRY(study_options(a));
   const std::filesystem::path out = a.get("--out");
-  TRY_STATUS(check_vacant(out));
-  const auto texts = TRY(TextEvaluation::open(*s));
-  std::unique_ptr<Source> source = TRY(open_source_shown(*s));
+  Party& party = *TRY(join_processes(options, meeting_of(out)));
+  const bool leads = party.place().rank == 0;
+  std::unique_ptr<Study> s;
+  std::unique_ptr<TextEvaluation> texts;
+  const auto plan = [&]() -> Status {
+    s = TRY(study(a.positional[0], options));
+    TRY_STATUS(check_files(s->program, s->draft->ignored_files));
+    if (leads) TRY_STATUS(check_vacant(out));
+    texts = TRY(TextEvaluation::open(*s));
+    return ok();
+  };
+  TRY_STATUS(party.first_error(plan()));
+  std::unique_ptr<Source> source = TRY(open_in_turns(*s, party));
   TRY_STATUS(settle_steps(*s, *source, options.warn));
   warn_of(*source, options.warn);
-  RunRecord record = TRY(record_of(*s, options.device, *source, data_used(*source)));
-  record.command = a.typed;
-  TRY_STATUS(create_run(out, record, options.warn));
-  print_training(*s);
+  const auto create = [&]() -> Status {
+    RunRecord record = TRY(record_of(*s, options.device, *source, data_used(*source)));
+    record.command = a.typed;
+    return create_run(out, record, options.warn);
+  };
+  TRY_STATUS(party.first_error(leads ? create() : ok()));
+  print_training(*s, party);
   for (const DataReport& report : source->reports()) print_lines(data_line(report));
   const std::string epochs = epochs_of(*s, *source);
   if (!epochs.empty()) print_lines("  %s\n", epochs.c_str());
   std::fflush(stdout);
   Status trained = train_shown(
-      a, *s, [&] { return std::move(source); }, texts.get(), out);
-  if (!trained) {
+      a, *s, [&] { return std::move(source); }, texts.get(), out, party);
+  if (!trained && leads) {
     // The person will correct the recipe or the plugin and try again with the same directory.
     const Exit exit = trained.error().exit;
     if (exit == Exit::Recipe || exit == Exit::Plugin || exit == Exit::DoesNotFit) discard_run(out);
-    return trained;
   }
-  return ok();
+  return trained;
 }
 
 Status command_resume(const CommandLine& a) {
   const std::filesystem::path directory = a.positional[0];
   StudyOptions options = TRY(study_options(a));
   options.longer = TRY(longer_asked(a));
-  const RunRecord record = TRY(open_run(directory));
-  confine_run(record, directory, &options);
-  if (!a.has("--recorded")) TRY_STATUS(check_recipe(record, directory));
-  const Run run = TRY(study_run(directory, options));
-  TRY_STATUS(check_origins(run.record, *run.study, directory));
-  const auto texts = TRY(TextEvaluation::open(*run.study));
+  Party& party = *TRY(join_processes(options, meeting_of(directory)));
+  std::optional<Run> studied;
+  std::unique_ptr<TextEvaluation> texts;
+  const auto plan = [&]() -> Status {
+    const RunRecord record = TRY(open_run(directory));
+    confine_run(record, directory, &options);
+    if (!a.has("--recorded")) TRY_STATUS(check_recipe(record, directory));
+    studied = TRY(study_run(directory, options));
+    TRY_STATUS(check_origins(studied->record, *studied->study, directory));
+    texts = TRY(TextEvaluation::open(*studied->study));
+    return ok();
+  };
+  TRY_STATUS(party.first_error(plan()));
+  const Run& run = *studied;
   const auto open = [&]() -> Result<std::unique_ptr<Source>> {
-    std::unique_ptr<Source> source = TRY(open_source_shown(*run.study));
+    std::unique_ptr<Source> source = TRY(open_in_turns(*run.study, party));
     TRY_STATUS(settle_steps(*run.study, *source, [](const std::string&) {}));
     TRY_STATUS(check_data_files(run.record, *run.study, *source, directory));
     return source;
   };
-  print_training(*run.study);
-  if (!options.longer.given()) return train_shown(a, *run.study, open, texts.get(), directory);
+  print_training(*run.study, party);
+  if (!options.longer.given()) return train_shown(a, *run.study, open, texts.get(), directory, party);
   std::unique_ptr<Source> source = TRY(open());
   const std::filesystem::path out = a.get("--out");
-  print_lines(TRY(begin_longer(run, *source, directory, out, options)));
+  const auto create = [&]() -> Status {
+    print_lines(TRY(begin_longer(run, *source, directory, out, options)));
+    return ok();
+  };
+  TRY_STATUS(party.first_error(party.place().rank == 0 ? create() : ok()));
   std::fflush(stdout);
   return train_shown(
-      a, *run.study, [&] { return std::move(source); }, texts.get(), out);
+      a, *run.study, [&] { return std::move(source); }, texts.get(), out, party);
 }
 
 Status command_eval(const CommandLine& a) {

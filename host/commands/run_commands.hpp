@@ -36,10 +36,8 @@ class ReferenceShown {
   static Result<ReferenceShown> open(const CommandLine& a);
   /// Returns the options of a session that fills the report.
   SessionOptions options() { return {.watching = watching()}; }
-  /// Returns what makes the watches of a run, with poison mode or without it.
-  std::function<Watching(Plugins&)> watching(Poison poison = Poison::No) {
-    return watched_by({.poison = poison, .reference = asked_ ? &report_ : nullptr});
-  }
+  /// Returns what makes the watches of a run, with poison mode or without it. `party`: of several processes.
+  std::function<Watching(Plugins&)> watching(Poison poison = Poison::No, Party* party = nullptr);
   Status finish(Status ran);
 
  private:

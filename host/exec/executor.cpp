@@ -40,6 +40,8 @@ Executor::Executor(const Program& program, const Plan& plan, const Target& targe
       machine_(std::move(machine)),
       views_(program, *machine_),
       scalars_(program, *machine_),
+      ranks_(options.ranks),
+      exchanging_(options.exchanging),
       choices_(options.choices),
       timed_(options.timed),
       loading_(options.loading),
@@ -83,6 +85,7 @@ Result<void*> Executor::prepare(const Instruction& code, const galley_node_view*
   const Launch& launch = *code.launch();
   setup.target = launch.on_host ? host_.get() : target_.get();
   setup.queue = launch.on_host ? nullptr : machine_->queue();
+  setup.ranks = ranks_;
   setup.choices = choices_ ? choices_->table() : nullptr;
   const galley_kernel* kernel = launch.kernel;
   if (launch.workspace != no_tensor) {
@@ -156,6 +159,7 @@ Status Executor::enqueue(const Prepared& prepared, const Instruction& code, bool
       if (machine_->names_work()) machine_->name_work(prepared.name.c_str());
       const Calling calling({prepared.caller.plugin, "enqueue", code.strategy, code.name, prepared.kernel->name});
       const Undisturbed before(prepared.caller.plugin, "enqueue", prepared.kernel->name);
+      if (exchanging_ && code.launch()->op() && code.launch()->op()->flags & GALLEY_OP_EXCHANGE) exchanging_(code.name);
       void* const state = later ? prepared.later : prepared.first;
       Status launched = code.launch()->on_host ? machine_->run_on_host(*prepared.kernel, state, prepared.caller)
                                                : machine_->launch(prepared.queue, *prepared.kernel, state, prepared.caller);

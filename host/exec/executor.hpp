@@ -53,6 +53,9 @@ struct ExecutorOptions {
   /// If given, is called after each instruction of `load`. Its error ends the loading.
   std::function<Status(int64_t done, int64_t all)> loading = {};
   int64_t shift = 0;  ///< see Machine::open()
+  /// If given, is called before each launch that may wait for other processes.
+  std::function<void(const std::string& what)> exchanging = {};
+  void* ranks = nullptr;  ///< what kernels of exchanges find in galley_kernel_setup.ranks; null: one process
 };
 
 class Executor {
@@ -162,6 +165,8 @@ class Executor {
   std::vector<std::unique_ptr<Watch>> watches_;
   std::vector<Rounded> rounded_;
   std::map<std::string, uint64_t> exported_;
+  void* const ranks_;
+  const std::function<void(const std::string& what)> exchanging_;
   Choices* const choices_;  ///< null: kernels do not measure
   const TimedSegment timed_;
   const std::function<Status(int64_t done, int64_t all)> loading_;

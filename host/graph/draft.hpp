@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "host/base/fill.hpp"
+#include "host/graph/axes.hpp"
 #include "host/graph/graph.hpp"
 #include "host/graph/step_scalars.hpp"
 #include "host/plan/target.hpp"
@@ -24,7 +26,8 @@ struct RunOf {
   std::optional<TargetView> target;           ///< not given: the graph is made for no run
   std::string model_files;                    ///< the model's safetensors file or folder; "": it has none
   std::map<std::string, std::string> config;  ///< the model's config.json, as JSON text by key
-  std::vector<OwnInput> own_inputs;           ///< what the data of a plugin brings besides
+  std::shared_ptr<const Axes> axes = std::make_shared<const Axes>(1, 0);
+  std::vector<OwnInput> own_inputs;  ///< what the data of a plugin brings besides
 };
 
 /// The factors by which strategies multiply the learning rates of single parameters.

@@ -76,6 +76,7 @@ std::vector<PassInfo> pass_list() {
 
 Result<Program> compile(Draft& draft, Strategies strategies, Plugins& plugins, const Target& target, const CompileOptions& options) {
   draft.run.steps = options.steps;
+  draft.run.axes = std::make_shared<const Axes>(options.lanes.ranks, options.lanes.rank);
   draft.run.purpose = static_cast<uint32_t>(options.purpose);
   draft.run.target.emplace(target);
   Compilation c = {draft,

@@ -62,9 +62,9 @@ Status lanes(Compilation& c, galley_tensor loss, galley_tensor random) {
   Graph& graph = c.graph;
   for (galley_tensor t = 1; t <= graph.tensor_count(); ++t)
     if (const GraphTensor& x = graph.tensor(t); x.written_forward() && !x.unused)
-      return strategy_error(c.strategies, x.use,
-                            "writes the state '" + x.name + "' in each micro-batch, one after the other, which lanes do not do",
-                            "a run of one process needs no lanes");
+      return recipe_error(label(c.strategies, x.use) + ": the state '" + x.name +
+                              "' is written in each micro-batch, one after the other, which lanes do not do",
+                          "leave the strategy out, or the lanes: one process needs none");
   const auto made = [&](const char* name, galley_tensor like) -> Result<galley_tensor> {
     const GraphTensor x = graph.tensor(like);
     return c.draft.scalars.in_block(name, x.dtype, x.count(), c.draft.scalars.reserve(x.bytes()));

@@ -58,7 +58,7 @@ Outline outline_of(const Program& program) {
   for (size_t s = 0; s < program.segments.size(); ++s) out.segments[s] = outline_of(program.segments[s]);
   out.tensors.reserve(program.tensors.size());
   for (const ProgramTensor& t : program.tensors) out.tensors.push_back({t.bytes, t.memory, t.life});
-  out.micro_batches = program.micro_batches;
+  out.micro_batches = program.own_micro_batches();
   for (const TensorId t : {program.logits, program.scores, program.sample_logits, program.cached.logits})
     if (t != no_tensor) out.read_by_host.push_back(t);
   for (const Trained& trained : program.trained)

@@ -32,7 +32,7 @@ struct Outline {
   };
   std::array<Code, segment_count> segments;
   std::vector<Tensor> tensors;
-  int64_t micro_batches = 1;
+  int64_t micro_batches = 1;           ///< of a window, that this process runs
   std::vector<TensorId> read_by_host;  ///< the host reads these when their segment (for a window's tensors: the step) is over
 };
 

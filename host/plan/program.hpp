@@ -158,6 +158,7 @@ struct Launch {
   TensorId workspace = no_tensor;
   TensorId constants = no_tensor;  ///< live for the whole run; the kernel's `prepare` fills them
   double flops = 0;
+  double link_bytes = 0;                                    ///< of an exchange: that this process sends to others
   const galley_op* op() const { return nodes.front().op; }  ///< of the first node
 };
 

@@ -358,7 +358,7 @@ Status check_layout(const Program& program, const Plan& plan, const Target& targ
       return plan_error(life + " and not for the whole run");
     if (at.first < 0) continue;  // never used, or so the plan says: running the program finds out
     if (at.last < at.first || at.last >= std::max(end, 1)) return plan_error(life + " of " + std::to_string(end) + " moments");
-    if (tensor.life == Life::Window && in_micro[t] && (at.last < micro_end - 1 || (program.micro_batches > 1 && at.first > micro_begin)))
+    if (tensor.life == Life::Window && in_micro[t] && (at.last < micro_end - 1 || (program.own_micro_batches() > 1 && at.first > micro_begin)))
       return plan_error(life + ": a window's tensor must outlive micro, [" + std::to_string(micro_begin) + ", " +
                         std::to_string(micro_end) + ")");
     if (tensor.life == Life::Texts && (at.first > texts_begin || at.last < texts_end - 1))

@@ -27,6 +27,7 @@ ReferenceOptions reference_options(const Proofs& proofs, Plugins& plugins) {
   ReferenceOptions out;
   out.report = proofs.reference;
   out.scope = proofs.scope;
+  out.exchange = proofs.exchange;
   out.ops = [&plugins](std::string_view name) { return plugins.op(name).table; };
   out.formats = [&plugins](const std::string& name) -> FormatOps {
     const auto found = plugins.format(name);

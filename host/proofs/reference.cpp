@@ -327,7 +327,10 @@ Status Reference::after_kernel(const Instruction& code, SegmentKind kind, size_t
     ++options_.report->without[none ? none->name : launch.kernel->op];
   } else if (!options_.scope.computes || options_.scope.computes(code)) {
     ++options_.report->segments[segment_names[static_cast<size_t>(kind)]];
-    const Reading read = [&](const Operand& o) -> Result<Numbers> { return Numbers::of(o, bytes_of(o)); };
+    const bool exchanges = options_.exchange && launch.op()->flags & GALLEY_OP_EXCHANGE;
+    const Reading read = [&](const Operand& o) -> Result<Numbers> {
+      return exchanges ? of_all_ranks(o, TRY(options_.exchange(bytes_of(o)))) : Numbers::of(o, bytes_of(o));
+    };
     const int ways = can_move(code) ? kMoved : 0;
     for (int way = 0; way <= ways; ++way) kernel.ways.push_back(TRY(evaluate(code, program_.length, read, options_.formats, way)));
     for (size_t n = 0; n < nodes.size(); ++n) TRY_STATUS(check_node(code, nodes[n], n, kernel));
@@ -336,6 +339,15 @@ Status Reference::after_kernel(const Instruction& code, SegmentKind kind, size_t
   }
   for (const auto& [o, now] : kernel.written) keep(*o, now, kind, index, clock_);
   return ok();
+}
+
+/// The numbers that all ranks have of an operand: those of rank r from r times its elements on.
+Numbers Reference::of_all_ranks(const Operand& o, std::span<const std::byte> bytes) {
+  Operand all = o;
+  all.shape = {static_cast<int64_t>(bytes.size()) / galley_dtype_bytes(o.dtype)};
+  Numbers out = Numbers::of(all, bytes);
+  out.shape = o.shape;
+  return out;
 }
 
 Status Reference::check_node(const Instruction& code, const LaunchNode& node, size_t number, const Kernel& kernel) {

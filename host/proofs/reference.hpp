@@ -78,6 +78,8 @@ struct ReferenceOptions {
   ReferenceReport* report = nullptr;  ///< null: no reference mode
   FindFormat formats = {};
   ReferenceScope scope = {};
+  /// Returns the bytes that each process has, in the order of ranks; none: there is one process.
+  std::function<Result<std::vector<std::byte>>(std::span<const std::byte>)> exchange = {};
   OpLookup ops = {};                                                            ///< for gradient rules
   std::function<std::optional<PackedFormat>(const galley_op*)> packed_by = {};  ///< for promises; none: it packs nothing
 };
@@ -137,6 +139,7 @@ class Reference : public Watch {
   /// `made` is the clock when these numbers were made.
   void keep(const Operand& o, std::span<const std::byte> bytes, SegmentKind kind, size_t index, int64_t made);
   Status after_kernel(const Instruction& code, SegmentKind kind, size_t index, bool later);
+  static Numbers of_all_ranks(const Operand& o, std::span<const std::byte> bytes);
   Status check_node(const Instruction& code, const LaunchNode& node, size_t number, const Kernel& kernel);
   Status check_rule(const LaunchNode& node, const Values& inputs);
   Status check_promise(const Instruction& code, const LaunchNode& node, const Kernel& kernel);

@@ -243,7 +243,10 @@ Status Party::first_error(Status mine) {
   const std::string& said = (*told)[static_cast<size_t>(rank)];
   const size_t hint = said.find('\n'), cause = said.find('\n', hint + 1);
   all_end_ = true;
-  return Error{static_cast<Exit>(std::atoi(said.c_str())), name(rank) + ": " + said.substr(cause + 1),
+  // Whose it is matters where others do not have it. Rank 0 is who does what is done once: there, on one machine, it says nothing either.
+  const bool same = std::ranges::all_of(*told, [&](const std::string& other) { return other == said; });
+  const bool named = !same && (rank > 0 || machines() > 1);
+  return Error{static_cast<Exit>(std::atoi(said.c_str())), (named ? name(rank) + ": " : "") + said.substr(cause + 1),
                said.substr(hint + 1, cause - hint - 1)};
 }
 

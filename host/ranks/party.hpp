@@ -37,7 +37,7 @@ struct PartyOptions {
 
 /// Something that has to be the same on all ranks.
 struct Subject {
-  std::string name;  ///< "plugin lora", "the recipe"
+  std::string name;  ///< "the recipe", "kernels"
   std::string text;  ///< "0.3.1", or all of a recipe: an error shows the line that differs
 };
 
@@ -75,8 +75,8 @@ class Party {
   /// If a subject differs between ranks, the error (exit code Recipe) has the first one, the ranks and what they have. All give subjects of
   /// the same names, or of names that depend on what is installed: then the error says so. Costs 16 bytes a rank where nothing differs.
   Status agree(std::span<const Subject> subjects);
-  /// Returns the error of the first rank that has one, as all ranks' error: "rank 1 (machine b): cannot write …". Its exit code and hint
-  /// stay.
+  /// Returns the error of the first rank that has one, as all ranks' error, with its exit code and hint: "rank 1 (machine b): cannot write …".
+  /// Without the name, if all have the same, or if it is rank 0's on one machine.
   Status first_error(Status mine);
 
   /// An error once a rank is known to be gone; does not wait. [thread-safe]
@@ -88,6 +88,8 @@ class Party {
   void abort();
   /// This rank has come to its end, as the others do.
   void end() { all_end_ = true; }
+  /// Returns whether all ranks come to their end, for none of them has an error of its own.
+  bool ends_together() const { return all_end_; }
 
  private:
   Party(RankPlace place, const PartyOptions& options) : place_(std::move(place)), table_(options.table), caller_(options.caller) {}

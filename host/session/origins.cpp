@@ -148,6 +148,8 @@ Result<std::vector<RunRecord::PluginUsed>> plugins_of(const Study& study) {
   for (const auto& p : study.plugins->all()) {
     if (!p->library) continue;
     const Manifest& m = p->manifest;
+    // How processes join is no part of the run, which goes on with another number of them.
+    if (!m.ranks.empty() && m.strategies.empty() && m.sources.empty()) continue;
     out.push_back({m.id, m.version, m.state_version, m.folder().string(), TRY(plugin_hash(m))});
   }
   return out;

@@ -8,6 +8,19 @@ size_t likeliest(std::span<const float> logits) {
   return static_cast<size_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
+std::vector<double> Scores::numbers() const {
+  std::vector<double> out(counts_.begin(), counts_.end());
+  out.push_back(static_cast<double>(places_));
+  out.push_back(static_cast<double>(right_));
+  return out;
+}
+
+void Scores::take(std::span<const double> numbers) {
+  for (size_t i = 0; i < counts_.size(); ++i) counts_[i] = static_cast<int64_t>(numbers[i]);
+  places_ = static_cast<int64_t>(numbers[counts_.size()]);
+  right_ = static_cast<int64_t>(numbers[counts_.size() + 1]);
+}
+
 void Scores::clear() {
   std::fill(counts_.begin(), counts_.end(), 0);
   places_ = right_ = 0;

@@ -37,6 +37,9 @@ class Scores {
     double f1() const;
   };
   Counts counts(size_t label) const;
+  /// Returns all counts, for adding up those of other processes; take() puts the sums in their place.
+  std::vector<double> numbers() const;
+  void take(std::span<const double> numbers);
 
  private:
   size_t classes_;

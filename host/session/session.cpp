@@ -9,6 +9,7 @@
 
 #include "host/base/ordered.hpp"
 #include "host/exec/convert.hpp"
+#include "host/exec/state_text.hpp"
 #include "host/exec/weight_checksums.hpp"
 #include "host/plugins/host_table.hpp"
 
@@ -67,6 +68,7 @@ Result<std::unique_ptr<Session>> Session::open(const Study& study, std::unique_p
   const auto threads = static_cast<int>(study.target.threads);
   set_compute_threads(study.target.synchronous ? threads : std::min(threads, static_cast<int>(usable_threads())));
   std::unique_ptr<Session> out(new Session(study));
+  out->party_ = options.party;
   out->source_ = std::move(source);
   out->info_ = state_info(study, out->source_.get());
   ExecutorOptions executor;
@@ -75,6 +77,8 @@ Result<std::unique_ptr<Session>> Session::open(const Study& study, std::unique_p
   executor.choices = options.choices;
   executor.loading = options.loading;
   executor.shift = options.shift;
+  if (options.party) executor.ranks = options.party->handle();
+  executor.exchanging = options.exchanging;
   out->executor_ = TRY(Executor::create(study.program, study.plan, study.target, *study.device.table, executor));
   if (out->source_) TRY_STATUS(out->source_->load(out->bytes_of(study.program.corpus)));
   TRY_STATUS(out->executor_->load());
@@ -346,30 +350,58 @@ Result<Session::Validation> Session::evaluate(const std::function<Status(int64_t
     return recipe_error(study_.recipe.data.place.text() + ": there is no validation data",
                         "hold some out: data.text { …, validation = 0.05 }");
   WindowBuffer buffer = spare_window();
-  int64_t tokens = 0;
+  const int64_t batches = source_->validation_batches();
+  // Loss, hits and tokens of each batch: they are added in the order of batches, whoever has which.
+  std::vector<double> sums(static_cast<size_t>(3 * batches));
   TRY_STATUS(executor_->synchronize());
   if (scores_) scores_->clear();
   const Operand& predicted = study_.program.hits;
-  double loss = 0, hits = 0;
-  for (int64_t b = 0; b < source_->validation_batches(); ++b) {
+  for (int64_t b = study_.program.rank; b < batches; b += study_.program.ranks) {
     TRY_STATUS(source_->fill_validation(b, buffer));
     executor_->tell({info_.attempted + 1, buffer.valid_tokens});
     TRY_STATUS(feed(buffer, 0));
     TRY_STATUS(executor_->run(SegmentKind::Eval));
     TRY_STATUS(executor_->read_back());
-    loss += executor_->scalar(GALLEY_SCALAR_LOSS);
-    if (predicted.present()) hits += executor_->number(predicted);
-    tokens += buffer.valid_tokens;
+    double* const of_batch = sums.data() + 3 * b;
+    of_batch[0] = executor_->scalar(GALLEY_SCALAR_LOSS);
+    of_batch[1] = predicted.present() ? executor_->number(predicted) : 0;
+    of_batch[2] = static_cast<double>(buffer.valid_tokens);
     if (scores_) TRY_STATUS(take_scores(buffer));
-    if (after) TRY_STATUS(after(b + 1, source_->validation_batches()));
+    if (after) TRY_STATUS(after(b + 1, batches));
+  }
+  if (party_) {
+    sums = TRY(party_->totals(sums));
+    if (scores_) scores_->take(TRY(party_->totals(scores_->numbers())));
+  }
+  double loss = 0, hits = 0, tokens = 0;
+  for (size_t i = 0; i < sums.size(); i += 3) {
+    loss += sums[i];
+    hits += sums[i + 1];
+    tokens += sums[i + 2];
   }
   aside_ += now() - begin;
-  const double counted = static_cast<double>(std::max<int64_t>(tokens, 1));
+  const double counted = std::max(tokens, 1.0);
   Validation out = {loss / counted, {}};
   if (study_.predicts_tokens()) out.reported.push_back({"perplexity", std::exp(out.loss)});
   if (study_.predicts_tokens() && predicted.present()) out.reported.push_back({"token_accuracy", hits / counted});
   if (scores_) out.reported = {{"accuracy", scores_->accuracy()}, {"f1", scores_->f1()}};
   return out;
+}
+
+Result<bool> Session::any(bool mine) {
+  if (!party_) return mine;
+  const double number = mine ? 1 : 0;
+  return TRY(party_->totals({&number, 1})).front() > 0;
+}
+
+Status Session::agree() {
+  if (!party_) return ok();
+  std::vector<Subject> subjects = {
+      {"Galley", GALLEY_VERSION}, {"the recipe", study_.recipe.with_arguments()}, {"the run", state_text(info_, {})}};
+  std::string kernels;
+  for (const Program::Chosen& k : study_.program.kernels) kernels += k.op + ": " + k.kernel + " of plugin " + k.plugin + "\n";
+  subjects.push_back({"kernels", kernels});
+  return party_->agree(subjects);
 }
 
 /// Takes the logits of a batch beside its labels.
@@ -399,7 +431,7 @@ Status Session::take_scores(const WindowBuffer& rows) {
 Status Session::save(const std::filesystem::path& states, int64_t keep) {
   const double begin = now();
   info_.without_gradient = proof_->without_gradient();
-  TRY_STATUS(save_state(states, keep, info_, study_.program, executor_->machine()));
+  TRY_STATUS(together(leads() ? save_state(states, keep, info_, study_.program, executor_->machine()) : ok()));
   saved_ = true;
   aside_ += now() - begin;
   return ok();

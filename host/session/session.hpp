@@ -13,6 +13,7 @@
 #include "host/exec/executor.hpp"
 #include "host/exec/proof.hpp"
 #include "host/exec/state.hpp"
+#include "host/ranks/party.hpp"
 #include "host/session/events.hpp"
 #include "host/session/scores.hpp"
 #include "host/session/study.hpp"
@@ -28,6 +29,8 @@ struct SessionOptions {
   Choices* choices = nullptr;                                     ///< see ExecutorOptions
   std::function<Status(int64_t done, int64_t all)> loading = {};  ///< see ExecutorOptions
   int64_t shift = 0;                                              ///< see ExecutorOptions
+  std::function<void(const std::string& what)> exchanging = {};   ///< see ExecutorOptions
+  Party* party = nullptr;                                         ///< of a run of several processes: all do the same with their sessions
 };
 
 /// One thread. After an error only destruction is safe.
@@ -64,7 +67,8 @@ class Session {
     double loss = 0;                       ///< the mean over the validation data
     std::vector<ReportedMetric> reported;  ///< of tokens "perplexity" and "token_accuracy", of models with labels "accuracy" and "f1"
   };
-  /// Goes through the validation data. `after` is called after each batch; its error ends the evaluation.
+  /// Goes through the validation data, of which each process takes a share. `after` is called after each batch; its error ends the
+  /// evaluation.
   Result<Validation> evaluate(const std::function<Status(int64_t done, int64_t batches)>& after = {});
   /// Tells the session that it has done so many seconds of other work since the last step.
   void worked_aside(double seconds) { aside_ += seconds; }
@@ -72,7 +76,8 @@ class Session {
   const Scores* scores() const { return scores_ ? &*scores_ : nullptr; }
   /// Returns whether there is validation data.
   bool evaluates() const { return source_ && source_->validation_batches() > 0; }
-  /// Saves a state to continue from into the folder of states, and keeps the newest `keep` of them.
+  /// Saves a state to continue from into the folder of states, and keeps the newest `keep` of them. Rank 0 does; the others learn of its
+  /// error.
   Status save(const std::filesystem::path& states, int64_t keep);
   /// Returns the results of validations so far, which states keep.
   ValidationRecord& validations() { return info_.validation; }
@@ -84,6 +89,16 @@ class Session {
   std::vector<std::string> warnings() const;
   const Proof& proof() const { return *proof_; }
   Status export_model(const std::filesystem::path& directory) { return executor_->export_model(directory); }
+  /// Returns whether the run has no other process.
+  bool alone() const { return !party_; }
+  /// Returns whether this process writes what the run leaves.
+  bool leads() const { return !party_ || party_->place().rank == 0; }
+  /// Returns the error that any process has.
+  Status together(Status mine) { return party_ ? party_->first_error(std::move(mine)) : std::move(mine); }
+  /// Returns whether any process says so.
+  Result<bool> any(bool mine);
+  /// Checks that all processes run the same: programs, plugins, data and weights.
+  Status agree();
   /// Returns what the last export has rounded.
   const std::vector<Rounded>& rounded() const { return executor_->rounded(); }
 
@@ -114,6 +129,7 @@ class Session {
   };
 
   const Study& study_;
+  Party* party_ = nullptr;
   std::unique_ptr<Source> source_;
   std::unique_ptr<Executor> executor_;
   std::optional<Proof> proof_;

@@ -123,9 +123,12 @@ Status export_run(Session& session, const fs::path& directory, const TrainOption
   const ValidationRecord said = session.validations();
   const auto best = session.study().recipe.save.best ? TRY(find_best(directory, said)) : std::optional<fs::path>();
   if (best) TRY_STATUS(session.load_weights(*best));
-  TRY_STATUS(session.export_model(directory));
   const Recipe& recipe = session.study().recipe;
-  TRY_STATUS(write_result(directory, recipe, session.executor().exported()));
+  const auto write = [&]() -> Status {
+    TRY_STATUS(session.export_model(directory));
+    return write_result(directory, recipe, session.executor().exported());
+  };
+  TRY_STATUS(session.together(session.leads() ? write() : ok()));
   if (!recipe.save.best) return ok();
   return tell(options, [&](Observer& o) {
     return o.note(best ? "exported from the best state: " + loss_text(said)
@@ -160,7 +163,12 @@ class Loop {
   /// Whether the steps that were asked for are done.
   bool reached() const { return session_.steps_done() >= last_ || pauses(session_.steps_done()); }
 
-  bool stop() const { return options_.stop && options_.stop(); }
+  /// Whether any process has been asked to stop. Of several all learn of it at the same step.
+  bool stop() const { return session_.alone() ? options_.stop && options_.stop() : stops_; }
+  Status ask_to_stop() {
+    if (!session_.alone()) stops_ = TRY(session_.any(options_.stop && options_.stop()));
+    return ok();
+  }
   /// Before the first step of a run, if the recipe wants it. Nothing is lost if it is interrupted.
   Status validate_start() {
     if (session_.steps_done() != 0) return ok();
@@ -177,6 +185,7 @@ class Loop {
       }
       const StepEvent event = TRY(session_.finished());
       TRY_STATUS(tell(options_, [&](Observer& o) { return o.step(event); }));
+      TRY_STATUS(ask_to_stop());
       if (!session_.ended().empty() && event.step < last_) {
         last_ = event.step;
         TRY_STATUS(
@@ -246,7 +255,7 @@ class Loop {
     const fs::path states = directory_ / "state";
     TRY_STATUS(tell(options_, [](Observer& o) { return o.saving(); }));
     TRY_STATUS(session_.save(states, recipe_.save.keep + 1));
-    return scheduled(recipe_, step, last_) ? drop_unscheduled(states, recipe_, step, last_) : ok();
+    return scheduled(recipe_, step, last_) && session_.leads() ? drop_unscheduled(states, recipe_, step, last_) : ok();
   }
 
   const Recipe& recipe_;
@@ -255,6 +264,7 @@ class Loop {
   const TrainOptions& options_;
   int64_t last_;
   bool ends_ = false;               // any step may be the last one
+  bool stops_ = false;              // one of several processes has been asked to
   Session::Validation validation_;  // the last one
 };
 
@@ -270,6 +280,14 @@ Status tell_notes(const Session& session, const TrainOptions& options) {
   for (const std::string& warning : session.warnings())
     TRY_STATUS(tell(options, [&](Observer& o) { return o.note("warning: " + warning); }));
   return ok();
+}
+
+/// Lets rank 0 work, and then the others, unless it has failed.
+Status in_turns(Party* party, const std::function<Status()>& work) {
+  if (!party) return work();
+  const bool leads = party->place().rank == 0;
+  TRY_STATUS(party->first_error(leads ? work() : ok()));
+  return party->first_error(leads ? ok() : work());
 }
 
 /// Returns the strategies of the recipe that listen, and others.
@@ -288,14 +306,24 @@ Status train_locked(const Study& study, const OpenSource& open, const fs::path& 
 
   // Where a run may read its own folder only, it is to write there, too.
   for (const char* written : {"state", best_folder, "model", "adapter"}) TRY_STATUS(Confinement::check(directory / written));
-  const auto latest = TRY(find_latest(states));
-  const int64_t done = latest ? step_of(*latest) : 0;
-  // Early stopping makes the step of its validation the last one, and so may a strategy.
-  int64_t last = recipe.steps;
-  if (latest && TRY(ends_with(study, *latest))) last = done;
-  // A process that was killed between a save and the removal of older states left both.
-  if (latest && scheduled(recipe, done, last)) TRY_STATUS(drop_unscheduled(states, recipe, done, last));
-  else TRY_STATUS(clean_states(states, recipe.save.keep + 1));
+  Party* const party = options.session.party;
+  std::optional<fs::path> latest;
+  int64_t done = 0, last = recipe.steps;
+  const auto look = [&]() -> Status {
+    latest = TRY(find_latest(states));
+    done = latest ? step_of(*latest) : 0;
+    // Early stopping makes the step of its validation the last one, and so may a strategy.
+    if (latest && TRY(ends_with(study, *latest))) last = done;
+    if (party && party->place().rank > 0) return ok();
+    // A process that was killed between a save and the removal of older states left both.
+    if (latest && scheduled(recipe, done, last)) return drop_unscheduled(states, recipe, done, last);
+    return clean_states(states, recipe.save.keep + 1);
+  };
+  TRY_STATUS(in_turns(party, look));
+  if (party) {
+    const Subject found[] = {{"the newest state", latest ? latest->filename().string() : ""}};
+    TRY_STATUS(party->agree(found));
+  }
   if (done >= last && (!recipe.save.final || exported(study.program, directory))) {
     if (latest) TRY_STATUS(TRY(Session::open(study, nullptr, options.session))->check_base(*latest));
     return tell(options, [&](Observer& o) {
@@ -312,14 +340,24 @@ Status train_locked(const Study& study, const OpenSource& open, const fs::path& 
     session_options.choices = &choices;
   }
   session_options.loading = [&](int64_t loaded, int64_t all) { return tell(options, [&](Observer& o) { return o.loading(loaded, all); }); };
-  const auto session = TRY(Session::open(study, TRY(open()), session_options));
-  if (recipe.tune) TRY_STATUS(write_choices(study, directory, choices));
-  TRY_STATUS(latest ? session->resume(*latest) : session->start());
+  if (party && recipe.tune)
+    return party->first_error(
+        recipe_error("tune = true measures kernels for one process; several have to take the same ones", "leave it out"));
+  std::unique_ptr<Session> session;
+  const auto begin = [&]() -> Status {
+    session = TRY(Session::open(study, TRY(open()), session_options));
+    if (recipe.tune) TRY_STATUS(write_choices(study, directory, choices));
+    return latest ? session->resume(*latest) : session->start();
+  };
+  Status begun = begin();
+  TRY_STATUS(party ? party->first_error(std::move(begun)) : std::move(begun));
+  TRY_STATUS(session->agree());
   const StartEvent start = {study, directory, session->steps_done(), TRY(allocated(study, session->executor()))};
   TRY_STATUS(tell(options, [&](Observer& o) { return o.started(start); }));
 
   Loop loop(study, *session, directory, options, last);
   TRY_STATUS(loop.validate_start());
+  TRY_STATUS(loop.ask_to_stop());
   if (loop.stop()) return interrupted("before step " + std::to_string(session->steps_done() + 1), directory);
   const bool complete = TRY(loop.run());
   rusage usage = {};
@@ -351,11 +389,21 @@ Result<bool> is_complete(const Study& study, const fs::path& directory) {
 }
 
 Status train(const Study& study, const OpenSource& open, const fs::path& directory, const TrainOptions& options) {
-  const RunLock lock = TRY(RunLock::take(directory));
-  Listeners listeners(makers(study, options.listeners), options.observers);
+  Party* const party = options.session.party;
+  const bool leads = !party || party->place().rank == 0;
+  std::optional<RunLock> lock;
+  const auto take = [&]() -> Status {
+    if (leads) lock.emplace(TRY(RunLock::take(directory)));
+    return ok();
+  };
+  Status taken = take();
+  TRY_STATUS(party ? party->first_error(std::move(taken)) : std::move(taken));
+  Listeners listeners(leads ? makers(study, options.listeners) : std::vector<Listeners::Maker>(), options.observers);
   TrainOptions told = options;
   told.observers.push_back(&listeners);
-  return listeners.finish(train_locked(study, open, directory, told));
+  Status trained = listeners.finish(train_locked(study, open, directory, told));
+  if (party && (trained || trained.error().exit == Exit::Interrupted)) party->end();
+  return trained;
 }
 
 }  // namespace galley

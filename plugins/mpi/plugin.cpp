@@ -51,6 +51,10 @@ void begin(const Library& mpi) {
 
 std::unique_ptr<Ranks> join(const galley_ranks_options& o) {
   const Library& mpi = library();
+  // MPI would begin a world of one process, for which it starts a server of its own.
+  if (!std::getenv("OMPI_COMM_WORLD_SIZE") && !std::getenv("PMIX_RANK"))
+    invalid("another launcher than Open MPI's has started this process, rank " + std::to_string(o.rank) + " of " + std::to_string(o.ranks),
+            "start all by Open MPI's mpirun, or by srun --mpi=pmix");
   const std::lock_guard lock(process().mutex);
   const bool broken = std::exchange(process().broken, true);  // until all is well
   if (!process().begun) begin(mpi);

@@ -94,13 +94,15 @@ void open_plugin(const std::string& folder, Plugin* plugin) {
   if (plugin->levels.empty()) throw std::runtime_error("this processor runs none of the kernel libraries");
 }
 
-/// By name, but first `models`, whose ops others use. A build may be of a part.
+/// By name, but first `models`, whose ops others use. A build may be of a part. Where GPUs alone are tested, those that have kernels for them.
 std::vector<std::string> folders_with_kernels(const std::string& plugins) {
+  const std::string only = std::getenv("GALLEY_TEST_LEVEL") ? std::getenv("GALLEY_TEST_LEVEL") : "";
+  const bool gpu = only == "cuda" || only == "emulated";
   std::vector<std::string> out;
   for (const auto& folder : std::filesystem::directory_iterator(plugins)) {
     const std::string library = folder.path() / folder.path().filename();
     const auto there = [&](const char* kind) { return std::filesystem::exists(library + kind + ".so"); };
-    if (there("") && (there("-cpu-v3") || there("-cuda-emulated") || there("-cuda"))) out.push_back(folder.path());
+    if (there("") && ((!gpu && there("-cpu-v3")) || there("-cuda-emulated") || there("-cuda"))) out.push_back(folder.path());
   }
   std::sort(out.begin(), out.end());
   std::stable_partition(out.begin(), out.end(), [&](const std::string& folder) { return folder == plugins + "/models"; });

@@ -215,12 +215,43 @@ TEST(Ops, RefuseExchangesOfPartsThatDoNotFit) {
 }
 
 // What a reference of one rank would compute of several is no sum.
-TEST(Ops, ReferencesOfExchangesAreOfOneRank) {
+TEST(Ops, ReferencesOfSumsAreGivenWhatAllRanksHave) {
+  double x[] = {1, 2, 10, 20, 100, 200}, y[] = {0, 0};
+  const int64_t shape[] = {2};
+  const auto operand = [&](double* data) {
+    auto out = sdk::fresh<galley_operand>();
+    out.name = "";
+    out.data = data;
+    out.shape = shape;
+    out.rank = 1;
+    out.dtype = GALLEY_F64;
+    return out;
+  };
+  const galley_operand in = operand(x), to = operand(y);
+  const galley_operand *const inputs[] = {&in}, *const outputs[] = {&to};
+  const sdk::Attrs attrs = sdk::Attrs().s("axis", "data").i("ranks", 3);
+  auto node = sdk::fresh<galley_node_view>();
+  node.op = "all_reduce";
+  node.name = "h.0.node";
+  node.inputs = inputs;
+  node.outputs = outputs;
+  node.attrs = attrs.data();
+  node.n_inputs = node.n_outputs = 1;
+  node.n_attrs = attrs.count();
+  const galley_op* op = models().op("all_reduce");
+  galley_error error = GALLEY_ERROR_INIT;
+  ASSERT_EQ(op->reference(op->self, &node, &error), GALLEY_OK) << error.text;
+  EXPECT_EQ(y[0], 111);
+  EXPECT_EQ(y[1], 222);
+}
+
+// What a reference of one rank would make of several parts is not the whole.
+TEST(Ops, ReferencesOfPartsAreOfOneRank) {
   Problem p;
-  p.op = models().op("all_reduce");
+  p.op = models().op("all_gather");
   p.name = "h.0.node";
   p.inputs = {Tensor{GALLEY_F32, {2}, {1, 2}}};
-  const sdk::Attrs attrs = sdk::Attrs().s("axis", "data").i("ranks", 2);
+  const sdk::Attrs attrs = sdk::Attrs().s("axis", "data").i("ranks", 2).i("rank", 0).list("ends", {2, 4});
   p.attrs = attrs.data();
   p.n_attrs = attrs.count();
   p.infer();

@@ -151,7 +151,7 @@ TEST_F(Place, GradientsElsewhereAreAddedUpWhereKernelsCompute) {
   c->micro = {};
   ASSERT_EQ(run({place}), "");
   EXPECT_EQ(touching(SegmentKind::Micro),
-            "copy 'copy of grad.w': -/r grad.w@1 f32(4) -> -/w sum of grad.w f32(4)\n"
+            "copy 'copy of grad.w' if the lane goes on: r grad.w@1 f32(4) -> w sum of grad.w f32(4)\n"
             "mul 'y.mul.6': r l.mul.4 f32(4), r z f32(4) -> w/a sum of grad.w f32(4)\n"
             "mul 'z.mul.7': r y.mul.5 f32(4), r x f32(4) -> a sum of grad.w f32(4)\n"
             "copy 'copy of sum of grad.w': r sum of grad.w f32(4) -> w grad.w@1 f32(4)\n");

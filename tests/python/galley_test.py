@@ -198,12 +198,16 @@ def galley(*args, input=None, stdout=subprocess.PIPE, timeout=60, cwd=None, befo
     return Ended(words, r.returncode, r.stdout, r.stderr, time.monotonic() - begin)
 
 
+def sets_of(*recipes):
+    """The flags that give recipes their paths."""
+    texts = [pathlib.Path(x).read_text() for x in recipes if str(x).endswith('.lua')]
+    return [x for name, path in _arguments.items() if any(f'arg("{name}")' in text for text in texts) for x in ('--set', f'{name}={path}')]
+
+
 def run(*args, threads=1, code=0, **more):
     """Runs the program; another exit code than expected ends the case, or the test, with what it said."""
     words = _words(args)
-    for name, path in _arguments.items():
-        if any(f'arg("{name}")' in pathlib.Path(x).read_text() for x in words[1:2] if x.endswith('.lua')):
-            words += ['--set', f'{name}={path}']
+    words += sets_of(*words[1:2])
     ended = galley(*words, **{'timeout': 300, 'OMP_NUM_THREADS': str(threads), **more})
     if ended.returncode != code:
         sys.exit(f'FAILED: not exit code {code}, but {ended}')

@@ -91,6 +91,9 @@ def goes_on_with_its_lanes():
     trained(written('said', use('accumulate', steps=4)), 'said', '--lanes', 2, '--until', 2)
     run('resume', 'said')
     check(leaves(Run('said'))[0] == leaves(whole)[0], '--lanes is forgotten')
+    record = trained(path, 'edited', '--until', 2).path / 'run.toml'
+    record.write_text(record.read_text().replace('\nlanes = 2\n', '\nlanes = 4\n'))
+    refused('edited', 'the number of lanes', '2', '4', command='resume', flags=('--unconfined',))
 
 
 @case

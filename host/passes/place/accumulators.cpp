@@ -23,46 +23,47 @@ Accumulators::Accumulators(Compilation& c, const Homes& homes, SegmentCode& code
     for (const Item& item : *part)
       for (const Ref& r : item.outputs) {
         const GraphTensor* t = r.tensor ? &homes.tensors()[r.tensor] : nullptr;
-        if (t && t->kind == GALLEY_KIND_GRADIENT && (c.program.lanes > 1 || !t->storage.placement.empty())) ++sums_[r.tensor].left;
+        if (t && t->kind == GALLEY_KIND_GRADIENT && (c.program.lanes > 1 || !t->storage.placement.empty())) ++totals_[r.tensor].left;
       }
 }
 
 Operand Accumulators::here(galley_tensor t) {
-  Sum& sum = sums_.at(t);
-  if (sum.begun) return sum.here;
-  sum.begun = true;
+  Total& total = totals_.at(t);
+  if (total.begun) return total.here;
+  total.begun = true;
   const GraphTensor& gradient = homes_.tensors()[t];
   const Operand home = code_.all_of(homes_.home(t));
   const bool placed = !gradient.storage.placement.empty();
   Operand between = home;  // the sum between the micro-batches of a lane
   if (several_ && in_a_lane_ > 1)
-    between = sum.lane =
+    between = total.lane =
         code_.all_of(add_tensor(c_.program, {"lane's sum of " + gradient.name, home.dtype, home.shape, 0, code_.tensor(home.tensor).memory,
                                              Owner::Gradients, Life::Window, label(c_.strategies, gradient.use)}));
-  if (!placed && !(several_ && in_a_lane_ == 1)) return sum.here = between;
-  sum.here =
+  if (!placed && !(several_ && in_a_lane_ == 1)) return total.here = between;
+  total.here =
       code_.temporary((placed ? "sum of " : "lane's sum of ") + gradient.name, home.dtype, home.shape, gradient.use, Owner::Gradients);
-  if (in_a_lane_ > 1) code_.copy(between, sum.here, When::LaneGoesOn);
-  return sum.here;
+  if (in_a_lane_ > 1) code_.copy(between, total.here, When::LaneGoesOn);
+  return total.here;
 }
 
 Status Accumulators::written(galley_tensor t) {
-  Sum& sum = sums_.at(t);
-  if (--sum.left > 0) return ok();
+  Total& total = totals_.at(t);
+  if (--total.left > 0) return ok();
   const GraphTensor& gradient = homes_.tensors()[t];
   const Operand home = code_.all_of(homes_.home(t));
   const bool placed = !gradient.storage.placement.empty();
   if (!several_) {
     if (c_.program.ranks > 1)
-      TRY_STATUS(code_.op(c_.roles.all_reduce_here, "reduce " + gradient.name, {sum.here}, {}, exchange_attrs(c_.program), When::LaneEnds));
-    if (placed) code_.copy(sum.here, home);
+      TRY_STATUS(
+          code_.op(c_.roles.all_reduce_here, "reduce " + gradient.name, {total.here}, {}, exchange_attrs(c_.program), When::LaneEnds));
+    if (placed) code_.copy(total.here, home);
     return ok();
   }
-  if (placed && in_a_lane_ > 1) code_.copy(sum.here, sum.lane, When::LaneStays);
-  if (!placed) return add_lanes(gradient.name, sum.here, home);
+  if (placed && in_a_lane_ > 1) code_.copy(total.here, total.lane, When::LaneStays);
+  if (!placed) return add_lanes(gradient.name, total.here, home);
   const Operand all = code_.temporary("sum of lanes of " + gradient.name, home.dtype, home.shape, gradient.use, Owner::Gradients);
   code_.copy(home, all, When::LaterLaneEnds);
-  TRY_STATUS(add_lanes(gradient.name, sum.here, all));
+  TRY_STATUS(add_lanes(gradient.name, total.here, all));
   code_.copy(all, home, When::LaneEnds);
   return ok();
 }

@@ -20,7 +20,7 @@ class Accumulators {
   /// `code` is that of micro; its orders say how often each of these gradients is written.
   Accumulators(Compilation& c, const Homes& homes, SegmentCode& code);
   /// Returns whether instructions follow the nodes that write this gradient.
-  bool has(galley_tensor gradient) const { return sums_.contains(gradient); }
+  bool has(galley_tensor gradient) const { return totals_.contains(gradient); }
   /// Returns the operand to which a node writes the gradient.
   Operand here(galley_tensor gradient);
   /// Must be called after each node that has written the gradient.
@@ -29,7 +29,7 @@ class Accumulators {
   Status add_scalar(galley_tensor of_lane, galley_tensor of_window);
 
  private:
-  struct Sum {
+  struct Total {
     size_t left = 0;  ///< how often the gradient is still to be written
     bool begun = false;
     Operand here;  ///< where nodes write
@@ -43,7 +43,7 @@ class Accumulators {
   SegmentCode& code_;
   const int64_t in_a_lane_;
   const bool several_;  ///< this process has several lanes
-  std::map<galley_tensor, Sum> sums_;
+  std::map<galley_tensor, Total> totals_;
 };
 
 }  // namespace galley

@@ -98,14 +98,15 @@ Result<std::vector<Operand>> Emitter::outputs(const Item& item, const TensorPiec
   return out;
 }
 
-Status Emitter::emit(const Item& item, const TensorPiece& piece, double flops) {
+Status Emitter::emit(const Item& item, const TensorPiece& piece, const galley_cost& cost, double share) {
   const GraphNode& node = *item.node;
   std::vector<StagedInput> staged;
   std::vector<Operand> read = TRY(inputs(item, piece, &staged)), written = TRY(outputs(item, piece));
   Instruction i = launch_of({node.name, node.op, node.attrs, item.training ? GALLEY_NODE_TRAINING : 0, item.first_row, node.block},
                             std::move(read), std::move(written));
   i.strategy = label(c_.strategies, node.use);
-  i.launch()->flops = flops;
+  i.launch()->flops = share * cost.flops;
+  i.launch()->link_bytes = share * cost.link_bytes;
   const std::vector<bool> kept = TRY(keep_formats(c_, homes_, staged, &i));
   for (size_t k = 0; k < staged.size(); ++k) {
     const StagedInput& s = staged[k];
@@ -162,12 +163,12 @@ Status Emitter::make_copies(const GraphNode& node, const StagedInput& written, c
 }
 
 Status Emitter::item(const Item& item) {
-  const double flops = TRY(item_cost(c_.graph, homes_.tensors(), item)).flops;
+  const galley_cost cost = TRY(item_cost(c_.graph, homes_.tensors(), item));
   const Pieces pieces = TRY(pieces_of(c_, homes_, item));
-  if (!pieces.numbers) return emit(item, {}, flops);
+  if (!pieces.numbers) return emit(item, {}, cost, 1);
   for (int64_t first = 0; first < pieces.all; first += pieces.numbers) {
     const TensorPiece piece = {first, std::min(pieces.numbers, pieces.all - first), pieces.rows};
-    TRY_STATUS(emit(item, piece, flops * (static_cast<double>(piece.count) / static_cast<double>(pieces.all))));
+    TRY_STATUS(emit(item, piece, cost, static_cast<double>(piece.count) / static_cast<double>(pieces.all)));
   }
   return ok();
 }

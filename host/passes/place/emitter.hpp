@@ -44,8 +44,8 @@ class Emitter {
   Result<std::vector<Operand>> outputs(const Item& item, const TensorPiece& piece);
   /// Emits the copies of a parameter that a node has written in place.
   Status make_copies(const GraphNode& node, const StagedInput& written, const Operand& numbers);
-  /// Emits an item, or a piece of it.
-  Status emit(const Item& item, const TensorPiece& piece, double flops);
+  /// Emits an item, or a piece of it, which has a share of its cost.
+  Status emit(const Item& item, const TensorPiece& piece, const galley_cost& cost, double share);
 
   Compilation& c_;
   const Homes& homes_;

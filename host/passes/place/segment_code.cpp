@@ -14,9 +14,9 @@ namespace galley {
 namespace {
 
 /// Kernels go by the shapes and dtypes of an instruction's operands, memory by those of its tensors: the op's rule has to give its outputs
-/// the same ones.
-Status check_shapes(const Compilation& c, const galley_op* op, const std::string& name, const std::vector<Operand>& inputs,
-                    const std::vector<Operand>& outputs, const AttrList& attrs) {
+/// the same ones. Returns the bytes that an exchange sends.
+Result<double> check_shapes(const Compilation& c, const galley_op* op, const std::string& name, const std::vector<Operand>& inputs,
+                            const std::vector<Operand>& outputs, const AttrList& attrs) {
   const std::string who = "'" + name + "' (op '" + op->name + "' of plugin '" + caller_of(op, op->name).plugin + "') ";
   if (!inputs.empty() && !input_rule(op, inputs.size() - 1))
     return plugin_error(who + "is given " + std::to_string(inputs.size()) + " inputs; the op takes " + std::to_string(op->n_inputs));
@@ -48,7 +48,11 @@ Status check_shapes(const Compilation& c, const galley_op* op, const std::string
     if ((*shapes)[k].dtype)
       return plugin_error(who + "is to write " + std::to_string(outputs.size()) + " outputs; of these inputs the op makes output " +
                           std::to_string(k + 1) + ", '" + op->outputs[k]->name + "', too");
-  return ok();
+  auto cost = new_struct<galley_cost>();
+  if (op->flags & GALLEY_OP_EXCHANGE && op->cost)
+    TRY_STATUS(call_plugin(caller_of(op, op->name), "cost of '" + name + "'",
+                           [&](galley_error* error) { return op->cost(op->self, description.view(), &cost, error); }));
+  return cost.link_bytes;
 }
 
 }  // namespace
@@ -62,11 +66,13 @@ Instruction& SegmentCode::add(Instruction instruction) { return code().emplace_b
 
 Status SegmentCode::op(const galley_op* op, const std::string& name, std::vector<Operand> inputs, std::vector<Operand> outputs,
                        AttrList attrs, When when) {
-  TRY_STATUS(check_shapes(c_, op, name, inputs, outputs, attrs));
+  const double link_bytes = TRY(check_shapes(c_, op, name, inputs, outputs, attrs));
   for (size_t k = 0; k < inputs.size(); ++k) inputs[k].access = inputs[k].later = updates_input(op, k) ? GALLEY_READ_WRITE : GALLEY_READ;
   for (Operand& o : outputs) o.access = o.later = GALLEY_WRITE;
   outputs.resize(op->n_outputs);
-  add(launch_of({name, op, std::move(attrs)}, std::move(inputs), std::move(outputs))).when = when;
+  Instruction& made = add(launch_of({name, op, std::move(attrs)}, std::move(inputs), std::move(outputs)));
+  made.when = when;
+  made.launch()->link_bytes = link_bytes;
   return ok();
 }
 

@@ -6,7 +6,6 @@
 #include "galley/format.h"
 #include "host/base/json.hpp"
 #include "host/base/printable.hpp"
-#include "host/graph/axes.hpp"
 #include "host/passes/verbs/saved_file.hpp"
 #include "host/passes/verbs/verbs.hpp"
 #include "host/plugins/abi.hpp"
@@ -230,9 +229,10 @@ galley_status run(galley_graph* g, galley_run_info* out, galley_error* error) {
     info.target = run.target->get();
     info.model = run.model_files.c_str();
     info.purpose = run.purpose;
-    info.n_axes = static_cast<uint32_t>(run_axes().size());
-    info.axes = run_axes().data();
-    info.ranks = 1;
+    info.n_axes = static_cast<uint32_t>(run.axes->view().size());
+    info.axes = run.axes->view().data();
+    info.rank = run.axes->rank();
+    info.ranks = run.axes->ranks();
     return answer(g, error, out, info);
   });
 }

@@ -65,7 +65,8 @@ std::string picture(const std::vector<int64_t>& live, size_t begin, size_t end, 
 
 /// Kernels that a step launches, what they compute, and what lies between the links of their chains and has no memory.
 struct Launches {
-  int64_t launches = 0, nodes = 0, bytes_without_memory = 0, varying = 0;
+  int64_t launches = 0, nodes = 0, bytes_without_memory = 0, varying = 0, exchanges = 0;
+  double link_bytes = 0;  // that this process sends to others
   std::set<std::string> varying_kernels;
 };
 
@@ -78,6 +79,8 @@ Launches launches_of(const Program& program) {
       const int64_t times = kind == SegmentKind::Micro ? program.own_micro_batches(i.when) : 1;
       out.launches += times;
       out.nodes += times * std::ssize(launch->nodes);
+      out.link_bytes += static_cast<double>(times) * launch->link_bytes;
+      if (launch->op() && launch->op()->flags & GALLEY_OP_EXCHANGE) out.exchanges += times;
       if (launch->varies) {
         out.varying += times;
         out.varying_kernels.insert(launch->kernel->name);
@@ -179,6 +182,8 @@ Table plan_document(const Program& program, const Plan& plan, const Target& targ
     a_step["lanes"] = Value(program.lanes);
     a_step["ranks"] = Value(program.ranks);
     a_step["own_micro_batches"] = Value(program.own_micro_batches());
+    a_step["exchanges"] = Value(step.exchanges);
+    a_step["sent"] = Value(static_cast<int64_t>(step.link_bytes));
   }
   return {{"classes", Value(std::move(classes))},
           {"step", Value(a_step)},
@@ -295,6 +300,9 @@ void add_step(const Program& program, const Target& target, const DiskUse& disk,
       out.add("  ranks           %12lld, this is number %lld and has %lld lane%s\n", static_cast<long long>(program.ranks),
               static_cast<long long>(program.rank), static_cast<long long>(program.lanes / program.ranks),
               program.lanes == program.ranks ? "" : "s");
+    if (const Launches step = launches_of(program); step.exchanges)
+      out.add("  exchanges       %12lld a step, in which each process sends %s\n", static_cast<long long>(step.exchanges),
+              bytes_text(static_cast<int64_t>(step.link_bytes)).c_str());
   }
   out.add("  work            %12sFLOP a position", count_text(program.flops_per_token).c_str());
   if (program.recomputed_flops > 0) out.add(", %.1f %% of it recomputation", 100 * recomputed_share(program));

@@ -38,7 +38,7 @@ class Progress final : public Observer {
   LiveLine live_{1};
   char drawn_[256] = "";  ///< the line of the newest step, shown or not
   int64_t steps_ = 0;
-  double ideal_a_micro_batch_ = 0;  ///< seconds that its arithmetic takes at the target's peaks
+  double ideal_a_micro_batch_ = 0;  ///< seconds that its arithmetic takes at the target's peaks, shared out over processes
   double smoothed_ = 0;             ///< seconds a step
   double aside_ = 0;                ///< seconds of validation and saving so far
   int64_t seen_ = 0;

@@ -213,7 +213,7 @@ typedef struct galley_run_info {
   uint32_t n_axes;
   const galley_axis* const* axes; /* "data" first */
   int64_t rank;                   /* this process's number, from 0 */
-  int64_t ranks;                  /* processes of the run, at least 1. This version of the host has one */
+  int64_t ranks;                  /* processes of the run, at least 1 */
 } galley_run_info;
 #define GALLEY_RUN_INFO_MIN_SIZE 56u
 

@@ -113,7 +113,9 @@ typedef struct galley_attr_rule {
 #define GALLEY_OP_PRIVATE 64ull
 
 /* An exchange: its value depends on other ranks of the axis that its attribute "axis" names. All ranks run the exchanges of an axis in the
- * same order: so the host never runs one twice for one value (recomputation), nor joins it with other nodes in a launch. */
+ * same order: so the host never runs one twice for one value (recomputation), nor joins it with other nodes in a launch.
+ * Its reference is given what all ranks have: in each input, the numbers of rank r begin at r times the operand's elements. What it writes
+ * or updates is this rank's. */
 #define GALLEY_OP_EXCHANGE 128ull
 
 #define GALLEY_OP_KNOWN 255ull /* all that have to be understood */

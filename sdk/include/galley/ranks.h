@@ -2,7 +2,8 @@
  * galley_entry.get hands out and [provides] of its manifest names: ranks = ["mpi"]. Its kernels of ops with GALLEY_OP_EXCHANGE move the data;
  * they find in galley_kernel_setup.ranks what `open` has made.
  *
- * Draft: this version of the host runs one process and opens none. `galley check` opens it for one rank. */
+ * The host opens it where a launcher has started several processes, before it opens a device: `device` is NULL then, and there are no
+ * arenas. `galley check` opens it for one rank. */
 #ifndef GALLEY_RANKS_H
 #define GALLEY_RANKS_H
 

@@ -1,0 +1,179 @@
+#include "host/commands/processes.hpp"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+#include "host/base/log.hpp"
+#include "host/exec/state.hpp"
+#include "host/graph/axes.hpp"
+#include "host/plugins/fault.hpp"
+#include "host/plugins/library.hpp"
+#include "host/ranks/heartbeat.hpp"
+
+namespace galley {
+namespace {
+
+/// The processes, and the plugins whose library joins them.
+struct Joined {
+  std::unique_ptr<Plugins> plugins;
+  std::unique_ptr<const Axes> axes;
+  std::unique_ptr<Party> party;
+  bool refused = false;  ///< rank 0 says why
+  std::unique_ptr<Observer> steps;
+  std::unique_ptr<Heartbeat> heartbeat;  ///< ends before the party
+};
+Joined joined;
+
+Result<RankPlace> place_here() {
+  return rank_place([](const char* name) { return std::getenv(name); });
+}
+
+/// Processes on one machine that their launcher has not bound to processors of their own share them, so that they do not wait for each
+/// other. Threads that are made from now on keep to them.
+void share_processors(const RankPlace& place) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+  const int64_t all = CPU_COUNT(&allowed);
+  if (place.local_ranks < 2 || all < 2 || all < sysconf(_SC_NPROCESSORS_ONLN)) return;
+  const int64_t each = std::max<int64_t>(1, all / place.local_ranks), first = place.local_rank * each % all;
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  int64_t number = 0;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed)) continue;
+    if (number >= first && number < first + each) CPU_SET(cpu, &own);
+    ++number;
+  }
+  (void)sched_setaffinity(0, sizeof own, &own);
+}
+
+void be_silent() {
+  std::fflush(stdout);
+  if (const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC); nowhere >= 0) {
+    dup2(nowhere, STDOUT_FILENO);
+    close(nowhere);
+  }
+}
+
+}  // namespace
+
+Result<Party*> join_processes(StudyOptions& options, const std::filesystem::path& meeting) {
+  const RankPlace place = TRY(place_here());
+  PartyOptions with;
+  Target target;
+  if (place.ranks > 1) {
+    const std::filesystem::path built_in[] = {options.installation.plugins};
+    joined.plugins = Plugins::scan(plugin_search_path(built_in, options.plugin_path), [](const std::string&) {});
+    std::string problem;
+    for (const auto& plugin : joined.plugins->all()) {
+      if (plugin->manifest.ranks.empty() || with.table) continue;
+      if (const Status loaded = joined.plugins->load(*plugin); !loaded) {
+        problem = loaded.error().cause;
+        continue;
+      }
+      for (const galley_ranks* table : plugin->library->ranks)
+        if (table->device == options.device) with = {.table = table, .caller = {plugin->manifest.id}};
+    }
+    if (!with.table)
+      return recipe_error("no plugin joins processes on device '" + options.device + "'" + (problem.empty() ? "" : ": " + problem),
+                          described(place, 0) + " was started by " + place.launcher + "; one process needs no such plugin");
+    const Registered<galley_device> device = joined.plugins->device(options.device);
+    if (device) target = TRY(describe_target(*device.table));
+    with.target = &target;
+    joined.axes = std::make_unique<const Axes>(place.ranks, place.rank);
+    with.axes = joined.axes->view();
+    with.meeting = meeting;
+  }
+  joined.party = TRY(Party::open(place, with));
+  share_processors(place);  // the plugin has seen whether there is a processor for each
+  if (place.rank > 0) {
+    be_silent();
+    options.warn = [](const std::string&) {};
+  }
+  options.lanes.ranks = place.ranks;
+  options.lanes.rank = place.rank;
+  return joined.party.get();
+}
+
+Status check_alone(const std::string& command) {
+  const RankPlace place = TRY(place_here());
+  if (place.ranks == 1) return ok();
+  joined.refused = place.rank > 0;
+  return recipe_error("galley " + command + " takes one process, and " + place.launcher + " has started " + std::to_string(place.ranks),
+                      "start it without " + place.launcher);
+}
+
+namespace {
+
+/// The step that goes on, for the heartbeat.
+class Steps final : public Observer {
+ public:
+  void enqueues(int64_t step) override {
+    now = step;
+    joined.heartbeat->at(step, "step " + std::to_string(step));
+  }
+  int64_t now = 0;
+};
+
+/// How to go on, once a process is gone.
+std::string going_on(const std::filesystem::path& directory, int64_t ranks) {
+  const auto latest = find_latest(directory / "state");
+  if (!latest || !*latest) return "no state has been saved: begin again, with save = { every = N } in the recipe";
+  return "the state of step " + std::to_string(step_of(**latest)) + " is whole: mpirun -n " + std::to_string(ranks) + " galley resume " +
+         directory.string();
+}
+
+}  // namespace
+
+Status look_after(const std::filesystem::path& directory, TrainOptions& options) {
+  Party& party = *joined.party;
+  if (party.alone()) {
+    remove_heartbeats(directory);  // of a start that was killed
+    return ok();
+  }
+  const auto tell = [&party, directory](const Alarm& alarm) {
+    const bool ends = alarm.kind == Alarm::Kind::End;
+    if (alarm.speaks)
+      log(ends ? LogLevel::Error : LogLevel::Warning, alarm.text + (ends ? "\n  " + going_on(directory, party.place().ranks) : ""));
+    if (!ends) return;
+    command_ends(static_cast<int>(Exit::Failed));
+    party.abort();
+  };
+  HeartbeatTimes times;
+  // On one machine a launcher ends all within a second of the first that is gone: who that was has to be said before.
+  if (party.machines() == 1) times.beat = std::chrono::milliseconds(200);
+  auto steps = std::make_unique<Steps>();
+  joined.heartbeat = TRY(Heartbeat::begin(directory, party, tell, times));
+  TRY_STATUS(joined.heartbeat->check_shared(party));
+  options.session.exchanging = [of = steps.get()](const std::string& what) { joined.heartbeat->at(of->now, what); };
+  options.observers.push_back(steps.get());
+  joined.steps = std::move(steps);
+  return ok();
+}
+
+std::optional<std::string> error_prefix(const Error& error) {
+  const Party* party = joined.party.get();
+  if (joined.refused) return std::nullopt;
+  if (!party || party->alone()) return "";
+  const bool leads = party->place().rank == 0;
+  if (party->ends_together()) return leads ? std::optional<std::string>("") : std::nullopt;
+  const bool told = joined.heartbeat && joined.heartbeat->failed(error);
+  if (told && !leads) return std::nullopt;  // rank 0 shows it
+  return party->name(party->place().rank) + ": ";
+}
+
+void leave_processes() {
+  if (joined.heartbeat && joined.party->ends_together()) joined.heartbeat->ended();
+  joined.heartbeat.reset();
+  joined.party.reset();
+  joined.plugins.reset();
+}
+
+}  // namespace galley

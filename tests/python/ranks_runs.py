@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Runs of several processes, from their start to their end: validation, saving, resuming with another number of them, stops, deaths, and what is refused."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import time
+
+from discrete_kit import discrete
+from galley_test import case, check, end_of, every, finish, fresh_folder, from_config, lines_of, program, run, Run, start, until, use
+from ranks_kit import left, mpirun, OPTIONS, train_with
+from steps_kit import recipes, refused, trained
+
+fresh_folder()
+config = dict(vocab_size=256, max_position_embeddings=32, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2)
+with open('text.txt', 'w') as file:
+    file.write('\n'.join(f'{i * 7919 % 1009} is the number of line {i}.' for i in range(200)))
+text = 'data.text { files = { "text.txt" }, tokenizer = "bytes", validation = 0.2 }'
+written = recipes(from_config('llama', **config), text, use('accumulate', steps=4), use('adamw', lr=1e-2), batch=2, length=16, seed=3, steps=6, lanes=4,
+                  save=dict(every=2, keep=9))
+
+
+def states(folder):
+    return sorted(int(p.parent.name.split('-')[1]) for p in pathlib.Path(folder).glob('state/step-*/state.toml'))
+
+
+def processes(n, *args):
+    """n processes beside the test."""
+    return start('-n', n, *OPTIONS, program, *args, executable=shutil.which('mpirun'))
+
+
+@case
+def validates_together():
+    """Processes share the batches of a validation: the losses are those of one process, to the bit; so are early stopping, the best state and an evaluation of labels."""
+    path = written('validates', validate=dict(every=2, start=True, patience=2, min_delta=0.5), save=dict(best=True))
+    one = trained(path, 'validates-1')
+    check(sum('validation_loss' in x for x in one.lines) >= 3, 'there are no validations')
+    for n in (2, 4):
+        check(left(train_with(n, path, f'validates-{n}')) == left(one), f'{n} processes')
+        names = [sorted(p.name for p in made.path.iterdir() if 'tfevents' not in p.name) for made in (one, Run(f'validates-{n}'))]
+        check(names[0] == names[1], f'{n} processes leave other files: {names}')
+    for name, some in (('rows', range(40)), ('held', range(40, 63))):
+        pathlib.Path(f'{name}.jsonl').write_text(''.join(json.dumps({'text': f'{i % 3} and {i}', 'label': 'abc'[i % 3]}) + '\n' for i in some))
+    model = from_config('llama', **config)[:-2] + ', task = "sequence-classification" }'
+    of_labels = recipes(model, 'data.jsonl { files = "rows.jsonl", tokenizer = "bytes", validation = "held.jsonl" }', use('accumulate', steps=2), use('adamw', lr=1e-2),
+                        batch=2, length=16, seed=3, steps=3, lanes=2, validate=dict(every=1))
+    path = of_labels('labels')
+    one = trained(path, 'labels-1')
+    check(every(x['accuracy'] >= 0 for x in one.lines if 'validation_loss' in x), 'no accuracy')
+    check(left(train_with(2, path, 'labels-2')) == left(one), 'labels')
+
+
+@case
+def resumes_with_another_number():
+    """A run goes on with any number of processes that divides its lanes."""
+    path = written('goes-on')
+    whole = left(trained(path, 'goes-on'))
+    for begun, ends in ((1, 4), (4, 2), (2, 1)):
+        out = f'from-{begun}-to-{ends}'
+        mpirun(begun, 'train', path, '--out', out, '--until', 2)
+        mpirun(ends, 'resume', out)
+        check(left(Run(out)) == whole, out)
+    said = mpirun(3, 'resume', 'goes-on', code=2).stderr
+    check('the run has 4 lanes, which cannot be shared out over 3 processes' in said and 'start 1, 2 or 4 of them' in said, said)
+
+
+@case
+def stops_together():
+    """A signal to one process stops all after the same step, which is saved."""
+    path = written('stops', steps=4000, save=dict(every=4000))
+    whole = processes(2, 'train', path, '--out', 'stops')
+    check(until(lambda: pathlib.Path('stops/metrics.jsonl').exists() and len(lines_of('stops')) > 3, whole), 'no step was made')
+    one, = [pid for pid in children(whole.pid) if rank_of(pid) == 1]
+    os.kill(one, signal.SIGTERM)
+    ended = end_of(whole)
+    check(ended.returncode == 130, f'{ended}')
+    check(re.search(r'galley: interrupted after step \d+, which is saved', ended.stderr) and ended.stderr.count('galley: interrupted') == 1, f'{ended}')
+    check(len(states('stops')) == 1, f'{states("stops")}')
+
+
+def children(pid):
+    found = [int(x) for x in pathlib.Path(f'/proc/{pid}/task/{pid}/children').read_text().split()]
+    return found + [y for x in found for y in children(x)]
+
+
+def rank_of(pid):
+    try:
+        found = re.search(rb'OMPI_COMM_WORLD_RANK=(\d+)', pathlib.Path(f'/proc/{pid}/environ').read_bytes())
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return int(found.group(1)) if found else None
+
+
+@case
+def a_death_is_named():
+    """One process is killed: the others end within seconds and say which, where, and how to go on; the last state is whole."""
+    path = written('dies', steps=4000)
+    whole = left(trained(written('dies-short', steps=8), 'dies-whole'))
+    for n, dies in ((2, 1), (4, 2), (2, 0)):
+        out = f'dies-{n}-{dies}'
+        run_of = processes(n, 'train', path, '--out', out)
+        check(until(lambda: len(states(out)) > 0, run_of), 'no state was saved')
+        one, = [pid for pid in children(run_of.pid) if rank_of(pid) == dies]
+        killed = time.monotonic()
+        os.kill(one, signal.SIGKILL)
+        ended = end_of(run_of)
+        check(ended.returncode not in (None, 0) and time.monotonic() - killed < 10, f'{ended}')
+        check(re.search(rf'rank {dies} \(machine \S+, process {one}\) died', ended.stderr), f'{ended}')
+        check(re.search(r'the state of step \d+ is whole: mpirun -n \d galley resume', ended.stderr), f'{ended}')
+        run('resume', out, '--until', states(out)[-1] + 1)
+        check(not pathlib.Path(out, '.ranks').exists(), 'what the processes said to each other is left')
+
+
+@case
+def errors_are_said_once():
+    """What is wrong with a recipe, a directory or one process alone."""
+    path = written('wrong', use('adamw', lr=-1))
+    for n in (1, 2):
+        said = mpirun(n, 'train', path, '--out', 'wrong', code=2).stderr
+        check(said.count('galley: ') == 1 and 'lr' in said, said)
+    trained(written('there', steps=1), 'there')
+    said = mpirun(2, 'train', written('there', steps=1), '--out', 'there', code=2).stderr
+    check(said.count('is not empty') == 1, said)
+    said = mpirun(5, 'train', written('five'), '--out', 'five', code=2).stderr
+    check(said.count('the run has 4 lanes, which cannot be shared out over 5 processes') == 1, said)
+    said = mpirun(2, 'train', written('there', steps=1), '--out', 'elsewhere', *discrete, code=2).stderr
+    check("no plugin joins processes on device 'discrete'" in said, said)
+    said = run('train', written('there', steps=1), '--out', 'elsewhere', code=2, RANK='1', WORLD_SIZE='2', LOCAL_RANK='1', LOCAL_WORLD_SIZE='2').stderr
+    check("another launcher than Open MPI's has started this process, rank 1 of 2" in said, said)
+    for command in (('eval', 'there'), ('sample', 'there', '--prompt', 'a'), ('plan', path)):
+        said = mpirun(2, *command, code=2).stderr
+        check(said.count(f'galley {command[0]} takes one process, and mpirun has started 2') == 1, said)
+
+
+finish()
