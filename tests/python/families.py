@@ -48,10 +48,10 @@ def stacks():
 
 
 def of_any_family(name):
-    """A strategy whose options name no module of one family."""
+    """A strategy whose options name no module of one family, and no rows: those of a head with a bias are refused."""
     if name == 'ia3':
         return use('ia3', targets='attention')
-    return kit.use_of(name, 'any', 'bf16').replace('"model.layers.0.*"', '"*.0.*"').replace('{ "*.q_proj", "*.down_proj" }', '"all-linear"')
+    return kit.use_of(name, 'any', 'bf16').replace('"model.layers.0.*"', '"*.0.*"').replace('{ "*.q_proj", "*.down_proj" }', '"all-linear"').replace(', trainable_token_indices = { 2, 5 }', '')
 
 
 @cases({f'{model}-{label}': (model, label, *more) for model, label, *more in stacks() if in_slice()})
