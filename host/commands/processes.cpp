@@ -162,10 +162,9 @@ std::optional<std::string> error_prefix(const Error& error) {
   const Party* party = joined.party.get();
   if (joined.refused) return std::nullopt;
   if (!party || party->alone()) return "";
-  const bool leads = party->place().rank == 0;
-  if (party->ends_together()) return leads ? std::optional<std::string>("") : std::nullopt;
+  if (party->ends_together()) return party->leads() ? std::optional<std::string>("") : std::nullopt;
   const bool told = joined.heartbeat && joined.heartbeat->failed(error);
-  if (told && !leads) return std::nullopt;  // rank 0 shows it
+  if (told && !party->leads()) return std::nullopt;  // rank 0 shows it
   return party->name(party->place().rank) + ": ";
 }
 

@@ -77,7 +77,7 @@ CommandLine following(CommandLine a) {
 /// Trains with all observers of a run: its files, the terminal, and listeners.
 Status train_shown(const CommandLine& given, const Study& study, const OpenSource& open, TextEvaluation* texts,
                    const std::filesystem::path& directory, Party& party) {
-  const bool leads = party.place().rank == 0;
+  const bool leads = party.leads();
   const CommandLine a = leads ? given : following(given);
   MemoryFile memory;
   MetricsFile metrics;
@@ -97,7 +97,7 @@ Status train_shown(const CommandLine& given, const Study& study, const OpenSourc
     };
   if (leads) options.observers = {&memory, &metrics, &generated, &progress, &signals};
   else options.observers = {&signals};
-  if (!party.alone()) options.session.party = &party;
+  options.session.party = &party;
   TRY_STATUS(look_after(directory, options));
   if (texts) options.write = [&](Session& session, const auto& after) { return texts->run(session, after); };
   const auto listeners = leads ? listeners_of_every_run(study) : std::vector<std::unique_ptr<const LoadedStrategy>>();
@@ -258,9 +258,7 @@ Result<std::unique_ptr<Source>> open_in_turns(const Study& s, Party& party) {
     out = TRY(open_source_shown(s));
     return ok();
   };
-  const bool leads = party.place().rank == 0;
-  TRY_STATUS(party.first_error(leads ? open() : ok()));
-  TRY_STATUS(party.first_error(leads ? ok() : open()));
+  TRY_STATUS(party.in_turns(open));
   return out;
 }
 
@@ -278,13 +276,12 @@ Status command_train(const CommandLine& a) {
   StudyOptions options = TRY(study_options(a));
   const std::filesystem::path out = a.get("--out");
   Party& party = *TRY(join_processes(options, meeting_of(out)));
-  const bool leads = party.place().rank == 0;
   std::unique_ptr<Study> s;
   std::unique_ptr<TextEvaluation> texts;
   const auto plan = [&]() -> Status {
     s = TRY(study(a.positional[0], options));
     TRY_STATUS(check_files(s->program, s->draft->ignored_files));
-    if (leads) TRY_STATUS(check_vacant(out));
+    if (party.leads()) TRY_STATUS(check_vacant(out));
     texts = TRY(TextEvaluation::open(*s));
     return ok();
   };
@@ -297,7 +294,7 @@ Status command_train(const CommandLine& a) {
     record.command = a.typed;
     return create_run(out, record, options.warn);
   };
-  TRY_STATUS(party.first_error(leads ? create() : ok()));
+  TRY_STATUS(party.once(create));
   print_training(*s, party);
   for (const DataReport& report : source->reports()) print_lines(data_line(report));
   const std::string epochs = epochs_of(*s, *source);
@@ -305,7 +302,7 @@ Status command_train(const CommandLine& a) {
   std::fflush(stdout);
   Status trained = train_shown(
       a, *s, [&] { return std::move(source); }, texts.get(), out, party);
-  if (!trained && leads) {
+  if (!trained && party.leads()) {
     // The person will correct the recipe or the plugin and try again with the same directory.
     const Exit exit = trained.error().exit;
     if (exit == Exit::Recipe || exit == Exit::Plugin || exit == Exit::DoesNotFit) discard_run(out);
@@ -345,7 +342,7 @@ Status command_resume(const CommandLine& a) {
     print_lines(TRY(begin_longer(run, *source, directory, out, options)));
     return ok();
   };
-  TRY_STATUS(party.first_error(party.place().rank == 0 ? create() : ok()));
+  TRY_STATUS(party.once(create));
   std::fflush(stdout);
   return train_shown(
       a, *run.study, [&] { return std::move(source); }, texts.get(), out, party);

@@ -136,7 +136,7 @@ Status begin(Compilation& c, Homes& homes) {
     p.step_image = host("step_image", c.draft.scalars.host_bytes);
     p.readback = host("step_readback", c.draft.scalars.bytes);
   }
-  if (c.options.window_bytes) p.window = host("window_buffers", c.options.window_bytes(p.in_a_lane(micro_batches) * p.lanes));
+  if (c.options.window_bytes) p.window = host("window_buffers", c.options.window_bytes(round_up(micro_batches, p.lanes)));
   if (c.options.corpus_bytes > 0) p.corpus = host("corpus", c.options.corpus_bytes);
   return ok();
 }

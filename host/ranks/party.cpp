@@ -250,6 +250,18 @@ Status Party::first_error(Status mine) {
                said.substr(hint + 1, cause - hint - 1)};
 }
 
+Status Party::once(const std::function<Status()>& work) { return first_error(leads() ? work() : ok()); }
+
+Status Party::in_turns(const std::function<Status()>& work) {
+  TRY_STATUS(once(work));
+  return first_error(leads() ? ok() : work());
+}
+
+Result<bool> Party::any(bool mine) {
+  const double number = mine ? 1 : 0;
+  return TRY(totals({&number, 1})).front() > 0;
+}
+
 Status Party::check() {
   if (!handle_) return ok();
   int64_t culprit = -1;

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -55,6 +56,8 @@ class Party {
 
   const RankPlace& place() const { return place_; }
   bool alone() const { return place_.ranks == 1; }
+  /// Returns whether this is the rank that does what is done once.
+  bool leads() const { return place_.rank == 0; }
   /// What kernels of exchanges find in galley_kernel_setup.ranks; NULL in a run of one process.
   void* handle() const { return handle_; }
   /// A text of this start, equal on all ranks and random otherwise: fit for a file's name. Empty in a run of one process.
@@ -78,6 +81,12 @@ class Party {
   /// Returns the error of the first rank that has one, as all ranks' error, with its exit code and hint: "rank 1 (machine b): cannot write …".
   /// Without the name, if all have the same, or if it is rank 0's on one machine.
   Status first_error(Status mine);
+  /// Lets rank 0 work. Its error is all ranks'.
+  Status once(const std::function<Status()>& work);
+  /// Lets rank 0 work, and then the others, unless it has failed.
+  Status in_turns(const std::function<Status()>& work);
+  /// Returns whether any rank says so.
+  Result<bool> any(bool mine);
 
   /// An error once a rank is known to be gone; does not wait. [thread-safe]
   Status check();

@@ -68,7 +68,8 @@ Result<std::unique_ptr<Session>> Session::open(const Study& study, std::unique_p
   const auto threads = static_cast<int>(study.target.threads);
   set_compute_threads(study.target.synchronous ? threads : std::min(threads, static_cast<int>(usable_threads())));
   std::unique_ptr<Session> out(new Session(study));
-  out->party_ = options.party;
+  if (!options.party) out->alone_ = TRY(Party::open({}));
+  out->party_ = options.party ? options.party : out->alone_.get();
   out->source_ = std::move(source);
   out->info_ = state_info(study, out->source_.get());
   ExecutorOptions executor;
@@ -77,7 +78,7 @@ Result<std::unique_ptr<Session>> Session::open(const Study& study, std::unique_p
   executor.choices = options.choices;
   executor.loading = options.loading;
   executor.shift = options.shift;
-  if (options.party) executor.ranks = options.party->handle();
+  executor.ranks = out->party_->handle();
   executor.exchanging = options.exchanging;
   out->executor_ = TRY(Executor::create(study.program, study.plan, study.target, *study.device.table, executor));
   if (out->source_) TRY_STATUS(out->source_->load(out->bytes_of(study.program.corpus)));
@@ -180,8 +181,8 @@ Status Session::enqueue() {
   const Program& program = study_.program;
   if (!loader_) {
     const int64_t held = study_.target.steps_under_way();
-    loader_ = TRY(Loader::start(*source_, layout(), program.in_a_lane(program.micro_batches) * program.lanes, info_.next_window,
-                                study_.recipe.steps, bytes_of(program.window), held));
+    loader_ = TRY(Loader::start(*source_, layout(), round_up(program.micro_batches, program.lanes), info_.next_window, study_.recipe.steps,
+                                bytes_of(program.window), held));
     under_way_.reserve(static_cast<size_t>(held));
     last_ = now();
     aside_ = 0;
@@ -369,10 +370,8 @@ Result<Session::Validation> Session::evaluate(const std::function<Status(int64_t
     if (scores_) TRY_STATUS(take_scores(buffer));
     if (after) TRY_STATUS(after(b + 1, batches));
   }
-  if (party_) {
-    sums = TRY(party_->totals(sums));
-    if (scores_) scores_->take(TRY(party_->totals(scores_->numbers())));
-  }
+  sums = TRY(party_->totals(sums));
+  if (scores_) scores_->take(TRY(party_->totals(scores_->numbers())));
   double loss = 0, hits = 0, tokens = 0;
   for (size_t i = 0; i < sums.size(); i += 3) {
     loss += sums[i];
@@ -388,14 +387,8 @@ Result<Session::Validation> Session::evaluate(const std::function<Status(int64_t
   return out;
 }
 
-Result<bool> Session::any(bool mine) {
-  if (!party_) return mine;
-  const double number = mine ? 1 : 0;
-  return TRY(party_->totals({&number, 1})).front() > 0;
-}
-
 Status Session::agree() {
-  if (!party_) return ok();
+  if (party_->alone()) return ok();
   std::vector<Subject> subjects = {
       {"Galley", GALLEY_VERSION}, {"the recipe", study_.recipe.with_arguments()}, {"the run", state_text(info_, {})}};
   std::string kernels;
@@ -431,7 +424,7 @@ Status Session::take_scores(const WindowBuffer& rows) {
 Status Session::save(const std::filesystem::path& states, int64_t keep) {
   const double begin = now();
   info_.without_gradient = proof_->without_gradient();
-  TRY_STATUS(together(leads() ? save_state(states, keep, info_, study_.program, executor_->machine()) : ok()));
+  TRY_STATUS(party_->once([&] { return save_state(states, keep, info_, study_.program, executor_->machine()); }));
   saved_ = true;
   aside_ += now() - begin;
   return ok();

@@ -30,7 +30,7 @@ struct SessionOptions {
   std::function<Status(int64_t done, int64_t all)> loading = {};  ///< see ExecutorOptions
   int64_t shift = 0;                                              ///< see ExecutorOptions
   std::function<void(const std::string& what)> exchanging = {};   ///< see ExecutorOptions
-  Party* party = nullptr;                                         ///< of a run of several processes: all do the same with their sessions
+  Party* party = nullptr;  ///< of a run of several processes, which all do the same; null: one process
 };
 
 /// One thread. After an error only destruction is safe.
@@ -89,14 +89,8 @@ class Session {
   std::vector<std::string> warnings() const;
   const Proof& proof() const { return *proof_; }
   Status export_model(const std::filesystem::path& directory) { return executor_->export_model(directory); }
-  /// Returns whether the run has no other process.
-  bool alone() const { return !party_; }
-  /// Returns whether this process writes what the run leaves.
-  bool leads() const { return !party_ || party_->place().rank == 0; }
-  /// Returns the error that any process has.
-  Status together(Status mine) { return party_ ? party_->first_error(std::move(mine)) : std::move(mine); }
-  /// Returns whether any process says so.
-  Result<bool> any(bool mine);
+  /// Returns the run's processes: this one alone, if none were given.
+  Party& party() { return *party_; }
   /// Checks that all processes run the same: programs, plugins, data and weights.
   Status agree();
   /// Returns what the last export has rounded.
@@ -129,7 +123,8 @@ class Session {
   };
 
   const Study& study_;
-  Party* party_ = nullptr;
+  std::unique_ptr<Party> alone_;
+  Party* party_ = nullptr;  ///< `alone_`, or whose the run is
   std::unique_ptr<Source> source_;
   std::unique_ptr<Executor> executor_;
   std::optional<Proof> proof_;

@@ -128,7 +128,7 @@ Status export_run(Session& session, const fs::path& directory, const TrainOption
     TRY_STATUS(session.export_model(directory));
     return write_result(directory, recipe, session.executor().exported());
   };
-  TRY_STATUS(session.together(session.leads() ? write() : ok()));
+  TRY_STATUS(session.party().once(write));
   if (!recipe.save.best) return ok();
   return tell(options, [&](Observer& o) {
     return o.note(best ? "exported from the best state: " + loss_text(said)
@@ -164,9 +164,9 @@ class Loop {
   bool reached() const { return session_.steps_done() >= last_ || pauses(session_.steps_done()); }
 
   /// Whether any process has been asked to stop. Of several all learn of it at the same step.
-  bool stop() const { return session_.alone() ? options_.stop && options_.stop() : stops_; }
+  bool stop() const { return session_.party().alone() ? options_.stop && options_.stop() : stops_; }
   Status ask_to_stop() {
-    if (!session_.alone()) stops_ = TRY(session_.any(options_.stop && options_.stop()));
+    if (!session_.party().alone()) stops_ = TRY(session_.party().any(options_.stop && options_.stop()));
     return ok();
   }
   /// Before the first step of a run, if the recipe wants it. Nothing is lost if it is interrupted.
@@ -255,7 +255,7 @@ class Loop {
     const fs::path states = directory_ / "state";
     TRY_STATUS(tell(options_, [](Observer& o) { return o.saving(); }));
     TRY_STATUS(session_.save(states, recipe_.save.keep + 1));
-    return scheduled(recipe_, step, last_) && session_.leads() ? drop_unscheduled(states, recipe_, step, last_) : ok();
+    return scheduled(recipe_, step, last_) && session_.party().leads() ? drop_unscheduled(states, recipe_, step, last_) : ok();
   }
 
   const Recipe& recipe_;
@@ -282,14 +282,6 @@ Status tell_notes(const Session& session, const TrainOptions& options) {
   return ok();
 }
 
-/// Lets rank 0 work, and then the others, unless it has failed.
-Status in_turns(Party* party, const std::function<Status()>& work) {
-  if (!party) return work();
-  const bool leads = party->place().rank == 0;
-  TRY_STATUS(party->first_error(leads ? work() : ok()));
-  return party->first_error(leads ? ok() : work());
-}
-
 /// Returns the strategies of the recipe that listen, and others.
 std::vector<Listeners::Maker> makers(const Study& study, std::vector<const LoadedStrategy*> strategies) {
   std::vector<Listeners::Maker> out;
@@ -299,14 +291,14 @@ std::vector<Listeners::Maker> makers(const Study& study, std::vector<const Loade
   return out;
 }
 
-/// The lock of the directory has been taken.
+/// The lock of the directory has been taken, and the options say whose the run is.
 Status train_locked(const Study& study, const OpenSource& open, const fs::path& directory, const TrainOptions& options) {
   const Recipe& recipe = study.recipe;
   const fs::path states = directory / "state";
 
   // Where a run may read its own folder only, it is to write there, too.
   for (const char* written : {"state", best_folder, "model", "adapter"}) TRY_STATUS(Confinement::check(directory / written));
-  Party* const party = options.session.party;
+  Party& party = *options.session.party;
   std::optional<fs::path> latest;
   int64_t done = 0, last = recipe.steps;
   const auto look = [&]() -> Status {
@@ -314,16 +306,14 @@ Status train_locked(const Study& study, const OpenSource& open, const fs::path& 
     done = latest ? step_of(*latest) : 0;
     // Early stopping makes the step of its validation the last one, and so may a strategy.
     if (latest && TRY(ends_with(study, *latest))) last = done;
-    if (party && party->place().rank > 0) return ok();
+    if (!party.leads()) return ok();
     // A process that was killed between a save and the removal of older states left both.
     if (latest && scheduled(recipe, done, last)) return drop_unscheduled(states, recipe, done, last);
     return clean_states(states, recipe.save.keep + 1);
   };
-  TRY_STATUS(in_turns(party, look));
-  if (party) {
-    const Subject found[] = {{"the newest state", latest ? latest->filename().string() : ""}};
-    TRY_STATUS(party->agree(found));
-  }
+  TRY_STATUS(party.in_turns(look));
+  const Subject found[] = {{"the newest state", latest ? latest->filename().string() : ""}};
+  TRY_STATUS(party.agree(found));
   if (done >= last && (!recipe.save.final || exported(study.program, directory))) {
     if (latest) TRY_STATUS(TRY(Session::open(study, nullptr, options.session))->check_base(*latest));
     return tell(options, [&](Observer& o) {
@@ -340,8 +330,8 @@ Status train_locked(const Study& study, const OpenSource& open, const fs::path& 
     session_options.choices = &choices;
   }
   session_options.loading = [&](int64_t loaded, int64_t all) { return tell(options, [&](Observer& o) { return o.loading(loaded, all); }); };
-  if (party && recipe.tune)
-    return party->first_error(
+  if (!party.alone() && recipe.tune)
+    return party.first_error(
         recipe_error("tune = true measures kernels for one process; several have to take the same ones", "leave it out"));
   std::unique_ptr<Session> session;
   const auto begin = [&]() -> Status {
@@ -349,8 +339,7 @@ Status train_locked(const Study& study, const OpenSource& open, const fs::path& 
     if (recipe.tune) TRY_STATUS(write_choices(study, directory, choices));
     return latest ? session->resume(*latest) : session->start();
   };
-  Status begun = begin();
-  TRY_STATUS(party ? party->first_error(std::move(begun)) : std::move(begun));
+  TRY_STATUS(party.first_error(begin()));
   TRY_STATUS(session->agree());
   const StartEvent start = {study, directory, session->steps_done(), TRY(allocated(study, session->executor()))};
   TRY_STATUS(tell(options, [&](Observer& o) { return o.started(start); }));
@@ -389,20 +378,23 @@ Result<bool> is_complete(const Study& study, const fs::path& directory) {
 }
 
 Status train(const Study& study, const OpenSource& open, const fs::path& directory, const TrainOptions& options) {
-  Party* const party = options.session.party;
-  const bool leads = !party || party->place().rank == 0;
+  TrainOptions told = options;
+  std::unique_ptr<Party> alone;
+  if (!options.session.party) {
+    alone = TRY(Party::open({}));
+    told.session.party = alone.get();
+  }
+  Party& party = *told.session.party;
   std::optional<RunLock> lock;
   const auto take = [&]() -> Status {
-    if (leads) lock.emplace(TRY(RunLock::take(directory)));
+    lock.emplace(TRY(RunLock::take(directory)));
     return ok();
   };
-  Status taken = take();
-  TRY_STATUS(party ? party->first_error(std::move(taken)) : std::move(taken));
-  Listeners listeners(leads ? makers(study, options.listeners) : std::vector<Listeners::Maker>(), options.observers);
-  TrainOptions told = options;
+  TRY_STATUS(party.once(take));
+  Listeners listeners(party.leads() ? makers(study, options.listeners) : std::vector<Listeners::Maker>(), options.observers);
   told.observers.push_back(&listeners);
   Status trained = listeners.finish(train_locked(study, open, directory, told));
-  if (party && (trained || trained.error().exit == Exit::Interrupted)) party->end();
+  if (trained || trained.error().exit == Exit::Interrupted) party.end();
   return trained;
 }
 

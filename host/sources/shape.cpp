@@ -5,6 +5,7 @@
 #include <string>
 
 #include "host/base/random.hpp"
+#include "host/plan/program.hpp"
 #include "host/tokens/store.hpp"
 
 namespace galley {
@@ -81,7 +82,7 @@ void pad_row(const BatchRow& row) {
 }
 
 void pad_lanes(WindowBuffer& buffer, const Windows& windows) {
-  const int64_t all = (buffer.micro_batches + windows.lanes - 1) / windows.lanes * windows.lanes;
+  const int64_t all = round_up(buffer.micro_batches, windows.lanes);
   for (int64_t r = buffer.rows(); r < all * buffer.layout.rows; ++r) pad_row(buffer.row(r));
 }
 

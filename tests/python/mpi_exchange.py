@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 """Exchanges between processes that mpirun starts: build/…/tests/bin/mpi-exchange computes the ops of exchanges by the kernels of plugins/mpi, and compares on each
 rank with what it computes itself from the numbers of all ranks, to the bit. Ranks that are not as many as the launcher says, or do not agree about their parts, are errors."""
-import os
 import pathlib
 import re
-import subprocess
 import time
 
-from galley_test import binary, case, cases, check, finish, fresh_folder, run
+from galley_test import binary, case, cases, check, finish, fresh_folder, galley, run
+from ranks_kit import OPTIONS
 
 fresh_folder()
 PROGRAM = binary / 'tests' / 'bin' / 'mpi-exchange'
@@ -15,14 +14,12 @@ PROGRAM = binary / 'tests' / 'bin' / 'mpi-exchange'
 
 def mpirun(ranks, *words, timeout=60):
     """With as many processes as that, more than there are processors too."""
-    root = {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'} if os.getuid() == 0 else {}
-    return subprocess.run(['mpirun', '-n', str(ranks), '--oversubscribe', '--bind-to', 'none', PROGRAM, *map(str, words)], capture_output=True, text=True,
-                          timeout=timeout, env={**os.environ, **root})
+    return galley('-n', ranks, *OPTIONS, PROGRAM, *words, executable='mpirun', timeout=timeout)
 
 
 def alone(*words, **environment):
     """Without a launcher."""
-    return subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=60, env={**os.environ, **environment})
+    return galley(*words, executable=PROGRAM, **environment)
 
 
 @cases([2, 3, 4])
