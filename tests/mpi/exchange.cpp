@@ -104,6 +104,8 @@ class World {
   }
   const galley_ranks& table() const { return *table_; }
   void* handle() const { return handle_; }
+  /// Kernels as a processor has them that is no better than this.
+  void use_level(const std::string& isa) { target_.isa = isa; }
   int64_t rank() const { return rank_; }
   int64_t ranks() const { return ranks_; }
 
@@ -320,7 +322,8 @@ class Checks {
   int64_t n_, r_, ordered_ = 0;
 };
 
-void all_ops(World& world, uint64_t seed) {
+void all_ops(World& world, uint64_t seed, const std::string& level) {
+  world.use_level(level);
   Checks c(world, seed);
   const int64_t n = world.ranks();
   set_compute_threads(static_cast<int>(1 + world.rank() % 2));  // no byte depends on how many
@@ -357,8 +360,8 @@ void all_ops(World& world, uint64_t seed) {
   galley_error error = GALLEY_ERROR_INIT;
   int64_t culprit = 0;
   require(world.table().check(world.handle(), &culprit, &error) == GALLEY_OK && culprit == -1, "check() finds what is well lost");
-  std::printf("rank %lld of %lld: %lld checks hold\n", static_cast<long long>(world.rank()), static_cast<long long>(n),
-              static_cast<long long>(c.checks));
+  std::printf("rank %lld of %lld: %lld checks hold at %s\n", static_cast<long long>(world.rank()), static_cast<long long>(n),
+              static_cast<long long>(c.checks), level.c_str());
 }
 
 /// Each rank means to have another part than the others say.
@@ -427,8 +430,11 @@ int main_of(const std::vector<std::string>& words) {
       std::printf("open: status %d, '%s', '%s'\n", status, error.text, error.hint);
       return 1;
     }
-    if (what == "ops") all_ops(world, std::stoull(words.at(1)));
-    else if (what == "apart") apart(world);
+    if (what == "ops") {
+      for (const char* level : {"x86-64-v3", "x86-64-v4"})
+        if (isa_rank(level, cpu_isa())) all_ops(world, std::stoull(words.at(1)), level);
+    }
+    if (what == "apart") apart(world);
     else if (what == "abort") aborted(world);
     else if (what == "time") timed(world, std::stoll(words.at(1)));
     else if (alone) {

@@ -223,8 +223,12 @@ def page_is_not_true():
 
 def log_of_models(lines):
     """What ctest keeps of the tests of kernels, with these last lines."""
-    return ('1/1 Testing: models\n1/1 Test: models\nCommand: "models"\nOutput:\n' + '-' * 58 + '\n[==========] 2 tests ran.\n' + ''.join(x + '\n' for x in lines)
-            + '<end of output>\nTest time =  80.00 sec\n' + '-' * 58 + '\nTest Passed.\n')
+    return log_of('models', '[==========] 2 tests ran.\n' + ''.join(x + '\n' for x in lines))
+
+
+def log_of(test, text, number=1):
+    return (f'{number}/2 Testing: {test}\n{number}/2 Test: {test}\nCommand: "{test}"\nOutput:\n' + '-' * 58 + f'\n{text}<end of output>\nTest time =  80.00 sec\n' + '-' * 58
+            + '\nTest Passed.\n')
 
 
 @case
@@ -240,6 +244,11 @@ def levels():
     check(failed and 'does not say which levels ran' in said, f'no line of levels: {said}')
     said, failed = summary(log=log_of_models([whole, 'kernels that did not run: muon.cpu at x86-64-v3']))
     check(failed and 'no test ran the kernel muon.cpu at x86-64-v3' in said, f'a kernel without a test: {said}')
+    exchanges = [whole, 'kernels that did not run: all_reduce.mpi at x86-64-v3']
+    said, failed = summary(log=log_of_models(exchanges))
+    check(failed and 'no test ran the kernel all_reduce.mpi at x86-64-v3' in said, f'a kernel whose own test did not run: {said}')
+    said, failed = summary(log=log_of_models(exchanges) + log_of('python.mpi_exchange', 'passed\n', 2))
+    check(not failed, f'a kernel whose own test ran: {said}')
     # A kernel that this machine does not run, of which nobody knows that another one ran it.
     with Changed('models/ops/add/cuda.cu', new=(tree / 'models/ops/add/cuda.cu').read_text() + 'namespace { int another; }\n'):
         said, _ = summary(log=log_of_models([whole]))
