@@ -162,4 +162,5 @@ def write(page, file):
 
 
 commands = {'--add': add, '--write': write}
-sys.exit(commands[sys.argv[1]](*sys.argv[2:]) if sys.argv[1:2] and sys.argv[1] in commands else show(*sys.argv[1:]))
+if __name__ == '__main__':
+    sys.exit(commands[sys.argv[1]](*sys.argv[2:]) if sys.argv[1:2] and sys.argv[1] in commands else show(*sys.argv[1:]))

@@ -111,6 +111,8 @@ Result<File> File::open_read(const std::filesystem::path& path) {
 
 Result<File> File::create(const std::filesystem::path& path) { return open_own("create", path, O_RDWR | O_TRUNC); }
 
+Result<File> File::open_write(const std::filesystem::path& path) { return open_own("write", path, O_WRONLY); }
+
 Result<File> File::open_append(const std::filesystem::path& path) { return open_own("write", path, O_WRONLY | O_APPEND); }
 
 Result<File> File::duplicate() const {

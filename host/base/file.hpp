@@ -24,6 +24,8 @@ class File {
   static Result<File> open_read(const std::filesystem::path& path);
   /// Creates or truncates a file. The path must not be a link, which could lead anywhere.
   static Result<File> create(const std::filesystem::path& path);
+  /// Opens a regular file that is there, for write_at. The path must not be a link.
+  static Result<File> open_write(const std::filesystem::path& path);
   /// Creates a file if it is absent; writes go to the end (write_at too: that is how Linux treats O_APPEND). It must be regular, and no
   /// link.
   static Result<File> open_append(const std::filesystem::path& path);

@@ -50,6 +50,12 @@ class Writer {
   /// The bytes that such a file has, header included: for the plan's disk space.
   static Result<uint64_t> file_bytes(std::vector<Item> items, const Metadata& metadata = {{"format", "pt"}});
 
+  struct Place {
+    uint64_t begin = 0, bytes = 0;  ///< in the file
+  };
+  /// Where the data of each item belongs, by name: for whoever writes it in another order than this writer.
+  static Result<std::map<std::string, Place>> places(std::vector<Item> items, const Metadata& metadata = {{"format", "pt"}});
+
   /// The order in which the data has to come.
   std::span<const Item> items() const { return items_; }
   /// The next bytes of tensor `name`, in pieces of any size. Another tensor than the one whose turn it is, or more bytes than it has,

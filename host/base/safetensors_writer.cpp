@@ -89,6 +89,18 @@ Result<uint64_t> Writer::file_bytes(std::vector<Item> items, const Metadata& met
   return sizeof(uint64_t) + layout.header.size() + layout.data_bytes;
 }
 
+Result<std::map<std::string, Writer::Place>> Writer::places(std::vector<Item> items, const Metadata& metadata) {
+  const Layout layout = TRY(lay_out(items, metadata));
+  std::map<std::string, Place> out;
+  uint64_t at = sizeof(uint64_t) + layout.header.size();
+  for (const Item& item : items) {
+    const uint64_t bytes = TRY(tensor_bytes(item.dtype, item.shape));
+    out[item.name] = {at, bytes};
+    at += bytes;
+  }
+  return out;
+}
+
 // Goes on to the next item that still lacks bytes; an empty tensor never does.
 Status Writer::skip_complete() {
   while (current_ < items_.size()) {

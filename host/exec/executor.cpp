@@ -40,6 +40,7 @@ Executor::Executor(const Program& program, const Plan& plan, const Target& targe
       machine_(std::move(machine)),
       views_(program, *machine_),
       scalars_(program, *machine_),
+      together_(options.together),
       ranks_(options.ranks),
       exchanging_(options.exchanging),
       choices_(options.choices),
@@ -174,7 +175,7 @@ Status Executor::enqueue(const Prepared& prepared, const Instruction& code, bool
     case Action::Record: return machine_->record(prepared.queue, prepared.event);
     case Action::Wait: return machine_->wait(prepared.queue, prepared.event);
     case Action::Read: return files.read(code);
-    case Action::Write: return exporter ? exporter->write(code) : plugin_error("files are written in the segment 'export' only");
+    case Action::Write: return exporter ? exporter->write(code) : ok();
   }
   return ok();
 }
@@ -333,6 +334,10 @@ Status Executor::copy_inputs(std::span<const int64_t> offsets) {
 Status Executor::run(SegmentKind kind) { return run_segment(kind, {}, nullptr); }
 
 Status Executor::export_model(const std::filesystem::path& run_directory) {
+  if (!together_.leads) {
+    TRY_STATUS(run_segment(SegmentKind::Export, {}, nullptr));
+    return synchronize();
+  }
   Exporter exporter = TRY(Exporter::create(program_, *machine_, run_directory));
   TRY_STATUS(run_segment(SegmentKind::Export, {}, &exporter));
   TRY_STATUS(synchronize());

@@ -28,6 +28,7 @@
 #include "host/exec/export.hpp"
 #include "host/exec/machine.hpp"
 #include "host/exec/scalars.hpp"
+#include "host/exec/together.hpp"
 #include "host/exec/views.hpp"
 #include "host/exec/watch.hpp"
 #include "host/exec/weights.hpp"
@@ -55,6 +56,7 @@ struct ExecutorOptions {
   int64_t shift = 0;  ///< see Machine::open()
   /// If given, is called before each launch that may wait for other processes.
   std::function<void(const std::string& what)> exchanging = {};
+  Together together = {};
   void* ranks = nullptr;  ///< what kernels of exchanges find in galley_kernel_setup.ranks; null: one process
 };
 
@@ -85,7 +87,8 @@ class Executor {
   Status run_update() { return run(SegmentKind::Update); }
   /// Runs any segment that is neither `micro` nor `export`: eval, sample.
   Status run(SegmentKind kind);
-  /// Runs `export` and leaves its files and documents below `run_directory`.
+  /// Runs `export`, and leaves its files and documents below `run_directory` if this process leads. Where `export` exchanges parts of
+  /// tensors, all processes call it.
   Status export_model(const std::filesystem::path& run_directory);
   /// Returns what the last export has rounded.
   const std::vector<Rounded>& rounded() const { return rounded_; }
@@ -93,6 +96,7 @@ class Executor {
   const std::map<std::string, uint64_t>& exported() const { return exported_; }
   /// Returns when all enqueued work is done, and reports its errors at the latest.
   Status synchronize();
+  const Together& together() const { return together_; }
 
   /// Waits until the last update is done, and keeps the numbers that it has read back.
   Status await_update();
@@ -165,6 +169,7 @@ class Executor {
   std::vector<std::unique_ptr<Watch>> watches_;
   std::vector<Rounded> rounded_;
   std::map<std::string, uint64_t> exported_;
+  const Together together_;
   void* const ranks_;
   const std::function<void(const std::string& what)> exchanging_;
   Choices* const choices_;  ///< null: kernels do not measure

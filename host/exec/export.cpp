@@ -36,22 +36,11 @@ Status Exporter::add(const std::string& file, const std::vector<const Instructio
   const std::filesystem::path path = run_directory_ / file;
   TRY_STATUS(make_directories(path.parent_path()));
 
-  // The writer makes the header and fixes the order; it expects the data in that order, which the program's need not be.
   NewFile made = TRY(NewFile::beside(path));
   Output output = {std::move(made), {}};
-  std::vector<safetensors::Item> ordered;
-  {
-    const safetensors::Writer writer = TRY(safetensors::Writer::create(TRY(output.made.file().duplicate()), items));
-    ordered.assign(writer.items().begin(), writer.items().end());
-  }
-  uint64_t data = 0;
-  for (const safetensors::Item& item : ordered) data += TRY(tensor_files::tensor_bytes(item.dtype, item.shape));
-  uint64_t at = TRY(safetensors::Writer::file_bytes(ordered)) - data;
-  for (const safetensors::Item& item : ordered) {
-    const uint64_t bytes = TRY(tensor_files::tensor_bytes(item.dtype, item.shape));
-    output.slots[item.name] = {at, bytes, bytes == 0};
-    at += bytes;
-  }
+  (void)TRY(safetensors::Writer::create(TRY(output.made.file().duplicate()), items));  // the header
+  for (const auto& [name, place] : TRY(safetensors::Writer::places(std::move(items))))
+    output.slots[name] = {place.begin, place.bytes, place.bytes == 0};
   outputs_.emplace(file, std::move(output));
   return ok();
 }
@@ -84,6 +73,14 @@ class Loss {
 }  // namespace
 
 Status Exporter::write(const Instruction& code) {
+  if (failed_) return ok();
+  Status written = write_file(code);
+  if (written || !exchanges_) return written;
+  failed_ = std::move(written).error();
+  return ok();
+}
+
+Status Exporter::write_file(const Instruction& code) {
   const Write& to_file = *code.write();
   const auto file = outputs_.find(to_file.file);
   if (file == outputs_.end()) return plugin_error(to_file.file + " was not announced by an instruction of the export segment");
@@ -194,6 +191,7 @@ std::map<std::string, uint64_t> Exporter::checksums() const {
 }
 
 Status Exporter::finish() {
+  if (failed_) return *failed_;
   for (auto& [file, output] : outputs_) {
     for (const auto& [entry, slot] : output.slots)
       if (!slot.written)

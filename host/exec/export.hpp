@@ -43,7 +43,8 @@ class Exporter {
   Exporter& operator=(Exporter&&) = delete;
 
   /// Runs a Write instruction: synchronizes and writes the operand, each number rounded once to the file's dtype. A number that is too
-  /// large for it is exit code Failed.
+  /// large for it is exit code Failed. Where `export` exchanges parts of tensors, finish() returns the error, because others wait for the
+  /// exchanges that follow.
   Status write(const Instruction& code);
   /// Finishes all files: afterwards they are on the disk, under their names. A tensor that is missing is an error.
   Status finish();
@@ -64,7 +65,11 @@ class Exporter {
     std::map<std::string, Slot> slots;  ///< by entry
   };
   Exporter(const Program& program, Machine& machine, std::filesystem::path run_directory)
-      : program_(&program), machine_(&machine), run_directory_(std::move(run_directory)) {}
+      : program_(&program),
+        machine_(&machine),
+        run_directory_(std::move(run_directory)),
+        exchanges_(program.segment(SegmentKind::Export).exchanges()) {}
+  Status write_file(const Instruction& code);
   Status read(const Operand& operand, int64_t at, std::span<double> numbers);
   /// Reads numbers [at, at + n) of a tensor as they were before training.
   using Before = std::function<Status(int64_t at, std::span<double> numbers)>;
@@ -78,6 +83,8 @@ class Exporter {
   std::filesystem::path run_directory_;
   std::map<std::string, Output> outputs_;  ///< by Write::file
   std::vector<Rounded> rounded_;
+  bool exchanges_;               ///< other processes take part in the segment
+  std::optional<Error> failed_;  ///< the first error, where they do
 };
 
 }  // namespace galley

@@ -9,12 +9,14 @@
 #include <map>
 #include <system_error>
 
+#include "galley/checksum.h"
 #include "host/base/file.hpp"
 #include "host/base/safetensors.hpp"
 #include "host/exec/checksum.hpp"
 #include "host/exec/convert.hpp"
 #include "host/exec/folder.hpp"
 #include "host/exec/state_text.hpp"
+#include "host/plan/checksums.hpp"
 
 namespace galley {
 namespace {
@@ -76,24 +78,68 @@ safetensors::Dtype state_dtype(uint32_t dtype) {
 
 const ProgramTensor& tensor_of(const Program& program, TensorId id) { return program.tensors[static_cast<size_t>(id)]; }
 
-Status write_state(const fs::path& folder, const StateInfo& info, const Program& program, Machine& machine) {
+std::vector<safetensors::Item> items_of(const Program& program) {
   std::vector<safetensors::Item> items;
-  std::map<std::string, TensorId> ids;
   for (const auto& [name, id] : program.resume) {
-    items.push_back({name, state_dtype(tensor_of(program, id).dtype), tensor_of(program, id).shape});
-    ids[name] = id;
+    const ProgramTensor& tensor = tensor_of(program, id);
+    items.push_back({name, state_dtype(tensor.dtype), tensor.is_part() ? tensor.whole : tensor.shape});
   }
-  safetensors::Writer writer = TRY(safetensors::Writer::create(folder / kTensors, std::move(items)));
-  std::map<std::string, uint64_t> checksums;
-  for (const safetensors::Item& item : writer.items()) {
-    Checksum sum;
-    TRY_STATUS(machine.show(ids.at(item.name), [&](std::span<const std::byte> bytes) {
-      sum.add(bytes);
-      return writer.write(item.name, bytes);
+  return items;
+}
+
+/// The bytes of a tensor in order, with what they add to its checksum.
+class Summed {
+ public:
+  explicit Summed(const ProgramTensor& tensor) : word_(tensor.is_part() ? first_word(tensor) : 0) {}
+  /// Pieces are whole words but for the tensor's last.
+  void add(std::span<const std::byte> piece) {
+    sum_ += galley_checksum_part(piece.data(), static_cast<int64_t>(piece.size()), word_);
+    word_ += static_cast<int64_t>(piece.size()) / 8;
+  }
+  uint64_t sum() const { return sum_; }
+
+ private:
+  int64_t word_;
+  uint64_t sum_ = 0;
+};
+
+uint64_t checksum_of(const ProgramTensor& tensor, uint64_t sum) { return galley_checksum_begin(whole_bytes(tensor)) + sum; }
+
+int64_t first_byte(const ProgramTensor& tensor) { return tensor.first * galley_dtype_bytes(tensor.dtype); }
+
+/// Writes what this process has: its parts, and if it leads what is whole. `sums` gets what they add to the checksums, in the order of
+/// Program::resume.
+Status write_tensors(const fs::path& path, const Program& program, Machine& machine, bool leads, std::span<uint64_t> sums) {
+  const auto places = TRY(safetensors::Writer::places(items_of(program)));
+  File file = TRY(File::open_write(path));
+  for (size_t i = 0; i < sums.size(); ++i) {
+    const auto& [name, id] = program.resume[i];
+    const ProgramTensor& tensor = tensor_of(program, id);
+    if (!tensor.is_part() && !leads) continue;
+    Summed summed(tensor);
+    uint64_t at = places.at(name).begin + static_cast<uint64_t>(first_byte(tensor));
+    TRY_STATUS(machine.show(id, [&](std::span<const std::byte> bytes) {
+      summed.add(bytes);
+      Status written = file.write_at(bytes, at);
+      at += bytes.size();
+      return written;
     }));
-    checksums[item.name] = sum.value();
+    sums[i] = summed.sum();
   }
-  TRY_STATUS(writer.finish());
+  return file.sync();
+}
+
+/// Makes the folder with a file that has the header.
+Status begin_state(const fs::path& folder, const Program& program) {
+  if (::mkdir(folder.c_str(), 0777) != 0) return file_error("create", folder, errno);
+  (void)TRY(safetensors::Writer::create(folder / kTensors, items_of(program)));
+  return ok();
+}
+
+Status end_state(const fs::path& folder, const StateInfo& info, const Program& program, std::span<const uint64_t> sums) {
+  std::map<std::string, uint64_t> checksums;
+  for (size_t i = 0; i < sums.size(); ++i)
+    checksums[program.resume[i].first] = checksum_of(tensor_of(program, program.resume[i].second), sums[i]);
   File text = TRY(File::create(folder / kText));
   TRY_STATUS(text.write(state_text(info, checksums)));
   TRY_STATUS(text.sync());
@@ -118,22 +164,36 @@ int64_t step_of(const fs::path& state) {
   return step;
 }
 
-Status save_state(const fs::path& states, int64_t keep, const StateInfo& info, const Program& program, Machine& machine) {
-  TRY_STATUS(make_directories(states));
+Status save_state(const fs::path& states, int64_t keep, const StateInfo& info, const Program& program, Machine& machine,
+                  const Together& together) {
   const std::string name = folder_name(info.attempted);
   const fs::path folder = states / name, aside = states / (kAside + name);
-  std::error_code error;
-  if (!is_whole(folder)) {
+  uint64_t saves = 0;
+  const auto begin = [&]() -> Status {
+    TRY_STATUS(make_directories(states));
+    if (is_whole(folder)) return ok();
+    std::error_code error;
     for (const fs::path& old : {folder, aside})
       if (fs::exists(fs::symlink_status(old, error))) TRY_STATUS(remove_folder(old));
-    Status written = ::mkdir(aside.c_str(), 0777) == 0 ? write_state(aside, info, program, machine) : file_error("create", aside, errno);
-    if (written.ok()) written = rename_synced(aside, folder);
-    if (!written.ok()) {
-      fs::remove_all(aside, error);
-      return written;
+    saves = 1;
+    return begin_state(aside, program);
+  };
+  Status done = together.first_error(together.leads ? begin() : ok());
+  if (done) done = together.add_up({&saves, 1});
+  if (done && saves) {
+    std::vector<uint64_t> sums(program.resume.size());
+    done = together.first_error(write_tensors(aside / kTensors, program, machine, together.leads, sums));
+    if (done) done = together.add_up(sums);
+    if (done && together.leads) {
+      done = end_state(aside, info, program, sums);
+      if (done) done = rename_synced(aside, folder);
     }
+    done = together.first_error(std::move(done));
   }
-  return clean_states(states, keep);
+  if (done) return together.first_error(together.leads ? clean_states(states, keep) : ok());
+  std::error_code error;
+  if (together.leads && saves) fs::remove_all(aside, error);
+  return done;
 }
 
 Result<std::optional<fs::path>> find_latest(const fs::path& states) {
@@ -160,10 +220,11 @@ Result<StateInfo> read_state(const fs::path& state) {
   return TRY(parse_state(text, state / kText)).info;
 }
 
-Status load_state(const fs::path& state, const Program& program, Machine& machine, StateTensors tensors) {
-  const std::string lines = TRY(read_text(state / kText));
-  const StateText text = TRY(parse_state(lines, state / kText));
-  const fs::path file = state / kTensors;
+namespace {
+
+/// Reads what this process has. `sums` gets what it adds to the checksums, in the order of Program::resume.
+Status read_tensors(const fs::path& file, const fs::path& state, const Program& program, Machine& machine, StateTensors tensors,
+                    std::span<uint64_t> sums) {
   Result<tensor_files::Reader> opened = tensor_files::Reader::open(file);
   if (!opened.ok()) return damaged(state, opened.error().cause);
   const tensor_files::Reader& reader = *opened;
@@ -172,30 +233,59 @@ Status load_state(const fs::path& state, const Program& program, Machine& machin
                          std::to_string(program.resume.size()),
                      "the state belongs to another recipe or to another version of its plugins");
   }
-  for (const auto& [name, id] : program.resume) {
+  for (size_t i = 0; i < sums.size(); ++i) {
+    const auto& [name, id] = program.resume[i];
     const ProgramTensor& tensor = tensor_of(program, id);
     const tensor_files::Entry* entry = reader.find(name);
     if (!entry)
       return run_error(file.string() + ": tensor '" + name + "' is missing",
                        "the state belongs to another recipe or to another version of its plugins");
     const safetensors::Dtype dtype = state_dtype(tensor.dtype);
-    if (entry->shape != tensor.shape || entry->dtype != dtype) {
+    const Shape& shape = tensor.is_part() ? tensor.whole : tensor.shape;
+    if (entry->shape != shape || entry->dtype != dtype) {
       return run_error(file.string() + ": tensor '" + name + "' is " + tensor_files::describe(entry->dtype, entry->shape) +
-                       ", the run has " + tensor_files::describe(dtype, tensor.shape));
+                       ", the run has " + tensor_files::describe(dtype, shape));
     }
-    Checksum sum;
-    uint64_t at = 0;
+    Summed summed(tensor);
+    auto at = static_cast<uint64_t>(first_byte(tensor));
     TRY_STATUS(machine.fill(id, 0, tensor.bytes, [&](std::span<std::byte> bytes) {
       Status read = reader.read_bytes(*entry, at, bytes);
-      if (read.ok()) sum.add(bytes);
+      if (read.ok()) summed.add(bytes);
       at += bytes.size();
       return read;
     }));
+    sums[i] = summed.sum();
+  }
+  return ok();
+}
+
+}  // namespace
+
+Status load_state(const fs::path& state, const Program& program, Machine& machine, StateTensors tensors, const Together& together) {
+  std::vector<uint64_t> sums(program.resume.size());
+  Status read = read_tensors(state / kTensors, state, program, machine, tensors, sums);
+  std::vector<size_t> parts;
+  for (size_t i = 0; i < sums.size(); ++i)
+    if (tensor_of(program, program.resume[i].second).is_part()) parts.push_back(i);
+  if (!parts.empty()) {
+    TRY_STATUS(together.first_error(std::move(read)));
+    std::vector<uint64_t> all;
+    for (const size_t i : parts) all.push_back(sums[i]);
+    TRY_STATUS(together.add_up(all));
+    for (size_t k = 0; k < parts.size(); ++k) sums[parts[k]] = all[k];
+    read = ok();
+  }
+  TRY_STATUS(std::move(read));
+  const std::string lines = TRY(read_text(state / kText));
+  const StateText text = TRY(parse_state(lines, state / kText));
+  for (size_t i = 0; i < sums.size(); ++i) {
+    const auto& [name, id] = program.resume[i];
+    const uint64_t sum = checksum_of(tensor_of(program, id), sums[i]);
     const auto saved = text.checksums.find(name);
     if (saved == text.checksums.end()) return damaged(state, "state.toml has no checksum of '" + name + "'");
-    if (saved->second != sum.value())
-      return damaged(state, "tensor '" + name + "' has the checksum " + hexadecimal(sum.value()) + " and was saved with " +
-                                hexadecimal(saved->second));
+    if (saved->second != sum)
+      return damaged(state,
+                     "tensor '" + name + "' has the checksum " + hexadecimal(sum) + " and was saved with " + hexadecimal(saved->second));
   }
   return ok();
 }

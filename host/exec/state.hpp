@@ -8,7 +8,8 @@
 // first: a folder without it is no state. So at any instant the newest folder with a state.toml is whole, and clean_states() can tell the
 // rest. These files hold no times and no paths: the same run leaves the same bytes.
 //
-// One process at a time works on a folder of states.
+// The file's layout depends on the whole tensors alone: of several processes each writes and reads the parts that it has, and the one that
+// leads does the rest. One run at a time works on a folder of states.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,7 @@
 
 #include "host/base/result.hpp"
 #include "host/exec/machine.hpp"
+#include "host/exec/together.hpp"
 #include "host/plan/program.hpp"
 
 namespace galley {
@@ -66,7 +68,8 @@ struct StateInfo {
 /// Synchronizes, saves the tensors as they are now as step info.attempted, and then removes all but the newest `keep` (>= 1) states. A step
 /// that is saved already stays as it is: it holds the same bytes. On an error (a full disk) nothing is lost: what was written of this state
 /// is removed, the others stay.
-Status save_state(const std::filesystem::path& states, int64_t keep, const StateInfo& info, const Program& program, Machine& machine);
+Status save_state(const std::filesystem::path& states, int64_t keep, const StateInfo& info, const Program& program, Machine& machine,
+                  const Together& together = {});
 
 /// Returns the newest state in the folder; nothing if there is no folder or no state in it. Changes nothing.
 Result<std::optional<std::filesystem::path>> find_latest(const std::filesystem::path& states);
@@ -95,6 +98,7 @@ enum class StateTensors : uint8_t {
 
 /// Reads the program's tensors into the machine. Must be called after `load` ran. Missing or (All) unexpected tensors, other shapes and
 /// wrong checksums are errors that name them; the run cannot continue then.
-Status load_state(const std::filesystem::path& state, const Program& program, Machine& machine, StateTensors tensors = StateTensors::All);
+Status load_state(const std::filesystem::path& state, const Program& program, Machine& machine, StateTensors tensors = StateTensors::All,
+                  const Together& together = {});
 
 }  // namespace galley

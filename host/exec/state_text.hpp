@@ -13,7 +13,7 @@
 namespace galley {
 
 /// The format that is written. Only the same format is read, because another may mean other things.
-inline constexpr int64_t kStateFormat = 3;
+inline constexpr int64_t kStateFormat = 4;
 
 struct StateText {
   StateInfo info;

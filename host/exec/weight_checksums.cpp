@@ -5,13 +5,13 @@
 namespace galley {
 namespace {
 
-/// The checksum of a weight, which the host makes piece by piece.
-Result<uint64_t> checksum_of_weight(Machine& machine, const Operand& weight) {
-  uint64_t checksum = galley_checksum_begin(weight.bytes());
-  int64_t done = 0;  // pieces are whole words but for the last
-  TRY_STATUS(machine.show(weight.tensor, [&](std::span<const std::byte> piece) -> Status {
-    checksum += galley_checksum_part(piece.data(), static_cast<int64_t>(piece.size()), done / 8);
-    done += static_cast<int64_t>(piece.size());
+/// The checksum of a weight, or what a part of one adds to it, which the host makes piece by piece.
+Result<uint64_t> checksum_of_weight(Machine& machine, const ProgramTensor& weight, TensorId id) {
+  uint64_t checksum = weight.is_part() ? 0 : galley_checksum_begin(weight.bytes);
+  int64_t word = weight.is_part() ? first_word(weight) : 0;
+  TRY_STATUS(machine.show(id, [&](std::span<const std::byte> piece) -> Status {
+    checksum += galley_checksum_part(piece.data(), static_cast<int64_t>(piece.size()), word);
+    word += static_cast<int64_t>(piece.size()) / 8;  // pieces are whole words but for the last
     return ok();
   }));
   return checksum;
@@ -19,14 +19,31 @@ Result<uint64_t> checksum_of_weight(Machine& machine, const Operand& weight) {
 
 }  // namespace
 
-Status WeightChecksums::take(std::span<uint64_t> out) const {
-  if (checksums_.empty()) return ok();
-  if (const Program& program = executor_.program(); !program.segment(kind_).code.empty()) {
+Status WeightChecksums::take_own(std::span<uint64_t> out) const {
+  const Program& program = executor_.program();
+  if (!program.segment(kind_).code.empty()) {
     TRY_STATUS(executor_.run(kind_));
     TRY_STATUS(executor_.machine().get(program.checksums, checksums_.front().checksum.offset, std::as_writable_bytes(out)));
   }
-  for (size_t i = 0; i < checksums_.size(); ++i)
-    if (!checksums_[i].checksum.present()) out[i] = TRY(checksum_of_weight(executor_.machine(), checksums_[i].bytes));
+  for (size_t i = 0; i < checksums_.size(); ++i) {
+    const TensorId weight = checksums_[i].weight;
+    if (!checksums_[i].checksum.present())
+      out[i] = TRY(checksum_of_weight(executor_.machine(), program.tensors[static_cast<size_t>(weight)], weight));
+  }
+  return ok();
+}
+
+Status WeightChecksums::take(std::span<uint64_t> out) const {
+  if (checksums_.empty()) return ok();
+  Status own = take_own(out);
+  if (parts_.empty()) return own;
+  TRY_STATUS(executor_.together().first_error(std::move(own)));
+  std::vector<uint64_t> sums;
+  for (const size_t i : parts_) sums.push_back(out[i]);
+  TRY_STATUS(executor_.together().add_up(sums));
+  for (size_t k = 0; k < parts_.size(); ++k)
+    out[parts_[k]] =
+        sums[k] + galley_checksum_begin(whole_bytes(executor_.program().tensors[static_cast<size_t>(checksums_[parts_[k]].weight)]));
   return ok();
 }
 

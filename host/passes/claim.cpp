@@ -1,4 +1,6 @@
 // Strategies decide properties: of what the model has, of gradients once backward is there, and of what updates have made.
+#include <algorithm>
+
 #include "host/passes/facets.hpp"
 #include "host/passes/matches.hpp"
 #include "host/passes/passes.hpp"
@@ -61,7 +63,13 @@ Status claim_gradients(Compilation& c) {
   const Graph::As as(c.graph, {Section::Backward});
   std::vector<Who> subjects;
   add_tensors(c.graph, GALLEY_KIND_GRADIENT, GALLEY_SUBJECT_GRADIENT, 0, &subjects);
-  return ask_facets(c, subjects);
+  TRY_STATUS(ask_facets(c, subjects));
+  // A lane of one micro-batch keeps no whole gradient until its next one.
+  const auto parts = [&](const Who& who) { return c.graph.tensor(who.tensor).storage.shard != GALLEY_SHARD_NO; };
+  Lanes& lanes = c.decisions.lanes;
+  if (c.trains() && c.options.lanes.lanes == 0 && std::ranges::any_of(subjects, parts))
+    lanes.lanes = c.decisions.micro_batches / lanes.ranks * lanes.ranks;
+  return ok();
 }
 
 Status claim_made(Compilation& c) {

@@ -10,6 +10,7 @@
 #include "host/graph/draft.hpp"
 #include "host/passes/compile_options.hpp"
 #include "host/passes/compression.hpp"
+#include "host/passes/cuts.hpp"
 #include "host/passes/items.hpp"
 #include "host/passes/kernels.hpp"
 #include "host/passes/roles.hpp"
@@ -66,6 +67,7 @@ struct Compilation {
   galley_tensor applied = 0;                 ///< window; the number of steps that have been applied
   galley_tensor lane_loss = 0;               ///< window; the loss of a lane so far; 0: the window has one lane
   galley_tensor lane_random = 0;             ///< window; the random numbers' row of the next lane; 0: nothing draws, or one lane
+  Cuts cuts = {};                            ///< shard
   Orders orders = {};                        ///< order
   galley_tensor hits = 0;                    ///< order; how many labels the segment Eval predicts
   galley_tensor sample_logits = 0;           ///< order

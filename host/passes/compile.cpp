@@ -47,6 +47,8 @@ constexpr Pass passes[] = {
     {{"load", "strategies change what tensors begin with, and what nobody reads has no memory", Leaves::Graph}, load},
     // A tensor that is not `unused` is read, updated or saved; only these get memory, and only these may later passes make items of.
     {{"sample", "the row to sample from", Leaves::Graph}, sample},
+    {{"shard", "which process has which part of parameters, gradients and states", Leaves::Graph}, shard},
+    // A tensor that is divided is read whole, or by nodes of the update that compute with the own part.
     {{"order", "nodes in execution order, the head in chunks of rows", Leaves::Orders}, order},
     // The graph is not changed any more. Items refer to its nodes, and to tensors that only an order has.
     {{"place", "instructions over tensors in memory classes", Leaves::Operands}, place},

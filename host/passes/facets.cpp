@@ -140,7 +140,7 @@ Status take_placement(const Answer& a) {
   return ok();
 }
 
-/// A run of one process has one part of each tensor, the whole.
+/// A run of one process has one part of each tensor, the whole. Of several the pass `shard` makes the parts.
 Status take_shard(const Answer& a) {
   if (!a.said.claimed) return ok();
   const bool master = a.said.number == GALLEY_SHARD_MASTER && a.who.kind == GALLEY_SUBJECT_PARAMETER;
@@ -148,6 +148,8 @@ Status take_shard(const Answer& a) {
     return plugin_error(a.by() + ": SHARD of '" + a.name + "' is " + std::to_string(a.said.number) + ", which is no GALLEY_SHARD_… of it");
   if (!a.said.text.empty() && !has_axis(a.said.text))
     return plugin_error(a.by() + ": SHARD of '" + a.name + "' is along the axis '" + a.said.text + "', which the run does not have");
+  a.tensor().storage.shard = a.said.number;
+  a.tensor().storage.shard_use = a.said.use;
   return ok();
 }
 

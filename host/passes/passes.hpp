@@ -36,6 +36,8 @@ Status export_model(Compilation& c);
 Status load(Compilation& c);
 /// Adds the position to sample from and the node that takes its row, in programs that sample.
 Status sample(Compilation& c);
+/// Divides parameters, gradients and states between the processes of a run, where strategies claim it.
+Status shard(Compilation& c);
 /// Puts nodes in order and unrolls the head over chunks of rows.
 Status order(Compilation& c);
 /// Turns items into instructions over tensors in memory classes: unpacks and packs formats, and copies what lies where nothing computes.

@@ -3,9 +3,11 @@
 //
 //     components, homes    which tensors of the program hold a tensor of the graph
 //     segment_code         the instructions of one segment
-//     staging              formats unpacked and packed, other memory classes copied
+//     exchanges            parts of tensors that processes give each other
+//     staging              formats unpacked and packed, other memory classes copied, parts brought together
 //     pieces               updates that are split
 //     accumulators         gradients that lie where nothing computes
+//     squares              the norm of gradients of which each process has a part
 //     format_inputs        operands that kernels read in their formats
 //     emitter              from an item to its instructions, by all of these
 //     load, save           the segments that begin and end a run
@@ -16,6 +18,7 @@
 #include "host/passes/copy.hpp"
 #include "host/passes/passes.hpp"
 #include "host/passes/place/emitter.hpp"
+#include "host/passes/place/exchanges.hpp"
 #include "host/passes/place/files.hpp"
 #include "host/plan/checksums.hpp"
 
@@ -96,6 +99,7 @@ Status describe(Compilation& c, const Homes& homes) {
       p.resume.emplace_back(name, component);
     }
   }
+  for (const auto& [t, why] : c.cuts.whole) p.whole.emplace_back(graph.tensor(t).name, why);
   for (size_t i = 0; i < c.decisions.trainable.size(); ++i) {
     const GraphTensor& x = graph.tensor(c.decisions.trainable[i]);
     Trained trained;
@@ -215,12 +219,23 @@ Status place_micro(Compilation& c, Homes& homes) {
   return ok();
 }
 
+/// What each process has whole, and has written a part of, it gets from the others.
+Status place_gathers(Compilation& c, const Homes& homes, Emitter& update) {
+  for (const auto& [t, cut] : c.cuts.gathered) {
+    const std::vector<Operand> components = TRY(update.staging().bring(t, {}, Staging::For::Reading));
+    for (size_t k = 0; k < components.size(); ++k) TRY_STATUS(gather_here(c, update.code(), cut, homes.described(t)[k], components[k]));
+    TRY_STATUS(update.staging().put_back(t, {}, components));
+  }
+  return ok();
+}
+
 Status place_update(Compilation& c, const Homes& homes) {
   Emitter update(c, homes, SegmentKind::Update);
   if (c.trains()) {
     TRY_STATUS(place_update_begin(c, homes, update.code()));
     const std::set<galley_tensor> made = update.copy_after(c.orders.update);
     TRY_STATUS(update.items(c.orders.update));
+    TRY_STATUS(place_gathers(c, homes, update));
     TRY_STATUS(place_refresh(c, homes, update.code(), made));
     for (const Reported& reported : c.draft.signals.reports)
       c.program.metrics.push_back({reported.name, homes.in_readback(reported.tensor)});
@@ -279,9 +294,12 @@ Status place_checksums(Compilation& c) {
   for (const SegmentKind kind : {SegmentKind::Frozen, SegmentKind::Trained}) {
     if (kind == SegmentKind::Trained && !c.trains()) continue;
     SegmentCode code(c, kind);
-    for (const WeightChecksum& s : weight_checksums(p, kind))
-      if (s.checksum.present())
-        TRY_STATUS(code.op(c.roles.checksum, "checksum of " + code.tensor(s.weight).name, {s.bytes}, {s.checksum}, {}));
+    for (const WeightChecksum& s : weight_checksums(p, kind)) {
+      if (!s.checksum.present()) continue;
+      AttrList attrs;
+      if (const ProgramTensor& weight = code.tensor(s.weight); weight.is_part()) attrs.set("first", first_word(weight));
+      TRY_STATUS(code.op(c.roles.checksum, "checksum of " + code.tensor(s.weight).name, {s.bytes}, {s.checksum}, std::move(attrs)));
+    }
   }
   return ok();
 }

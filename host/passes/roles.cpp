@@ -22,6 +22,8 @@ Result<Roles> bind_roles(Plugins& plugins) {
   const std::pair<const char*, const galley_op**> wanted[] = {{"add", &roles.add},
                                                               {"copy", &roles.copy},
                                                               {"sum_squares", &roles.sum_squares},
+                                                              {"block_squares", &roles.block_squares},
+                                                              {"sum_blocks", &roles.sum_blocks},
                                                               {"norm_finish", &roles.norm_finish},
                                                               {"fill", &roles.fill},
                                                               {"take_rows", &roles.take_rows},
@@ -40,6 +42,9 @@ Result<Roles> bind_roles(Plugins& plugins) {
                                                               {"take_columns", &roles.take_columns},
                                                               {"all_reduce", &roles.all_reduce},
                                                               {"all_reduce_here", &roles.all_reduce_here},
+                                                              {"reduce_scatter", &roles.reduce_scatter},
+                                                              {"all_gather", &roles.all_gather},
+                                                              {"all_gather_here", &roles.all_gather_here},
                                                               {"checksum", &roles.checksum}};
   for (const auto& [name, op] : wanted) {
     for (const galley_op* known : standard->library->ops)

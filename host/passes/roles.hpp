@@ -14,6 +14,8 @@ struct Roles {
   const galley_op* add = nullptr;               ///< joins two gradients
   const galley_op* copy = nullptr;              ///< brings a gradient into the parameter's buffer
   const galley_op* sum_squares = nullptr;       ///< sums the squares of one gradient
+  const galley_op* block_squares = nullptr;     ///< does so for a part of a gradient, block by block,
+  const galley_op* sum_blocks = nullptr;        ///< and adds up the blocks of all parts
   const galley_op* norm_finish = nullptr;       ///< makes the norm of the sums of squares
   const galley_op* fill = nullptr;              ///< begins what has no initializer
   const galley_op* take_rows = nullptr;         ///< takes the position to sample from
@@ -31,7 +33,10 @@ struct Roles {
   const galley_op* cache_rows = nullptr;        ///< puts keys and values into a cache
   const galley_op* take_columns = nullptr;      ///< takes queries out of a product that has made keys and values too
   const galley_op* all_reduce = nullptr;        ///< adds sums of lanes of all processes to one that is there,
-  const galley_op* all_reduce_here = nullptr;   ///< or in their place
+  const galley_op* all_reduce_here = nullptr;   ///< or in their place,
+  const galley_op* reduce_scatter = nullptr;    ///< or to the part that this process has of it
+  const galley_op* all_gather = nullptr;        ///< makes a tensor of the parts that all processes have
+  const galley_op* all_gather_here = nullptr;   ///< brings parts to all processes, each of which has the whole
   const galley_op* checksum = nullptr;          ///< makes checksums of weights, for the proof of training
 };
 

@@ -61,7 +61,7 @@ Status gather(Compilation& c, galley_tensor* t, const std::string& name) {
 Status lanes(Compilation& c, galley_tensor loss, galley_tensor random) {
   Graph& graph = c.graph;
   for (galley_tensor t = 1; t <= graph.tensor_count(); ++t)
-    if (const GraphTensor& x = graph.tensor(t); x.written_forward() && !x.unused)
+    if (const GraphTensor& x = graph.tensor(t); x.written_forward() && x.kind != GALLEY_KIND_CACHE && !x.unused)
       return recipe_error(label(c.strategies, x.use) + ": the state '" + x.name +
                               "' is written in each micro-batch, one after the other, which lanes do not do",
                           "leave the strategy out, or the lanes: one process needs none");

@@ -13,6 +13,11 @@ struct WeightChecksum {
   Operand checksum;  ///< its row of Program::checksums; absent if the weight lies where nothing computes: the host makes that one
 };
 
+/// Returns the word of the whole with which a part begins.
+inline int64_t first_word(const ProgramTensor& part) { return part.first * galley_dtype_bytes(part.dtype) / 8; }
+/// Returns the bytes of all of a tensor of which there may be a part.
+inline int64_t whole_bytes(const ProgramTensor& t) { return t.is_part() ? elements(t.whole) * galley_dtype_bytes(t.dtype) : t.bytes; }
+
 /// Returns one for each tensor of Program::frozen (SegmentKind::Frozen) or Program::trained (SegmentKind::Trained), in its order.
 std::vector<WeightChecksum> weight_checksums(const Program& program, SegmentKind kind);
 

@@ -64,6 +64,10 @@ struct ProgramTensor {
   Owner owner = Owner::Activations;
   Life life = Life::Segment;
   std::string strategy;  ///< whose tensor it is: "NAME (recipe.lua:9)", or "" for the model's own
+  Shape whole = {};      ///< the shape of the tensor of which this is the part that this process has; empty: it is no part
+  int64_t first = 0;     ///< the element of the whole with which a part begins
+
+  bool is_part() const { return !whole.empty(); }
 };
 
 /// Named constants of an instruction. Owns their values; kernels see `view`.
@@ -280,6 +284,8 @@ inline constexpr size_t segment_count = segment_names.size();
 struct Segment {
   SegmentKind kind = SegmentKind::Load;
   std::vector<Instruction> code;
+  /// Returns whether other processes take part in it.
+  bool exchanges() const;
 };
 
 /// A scalar in the block of step scalars, a tensor of Life::Run. The host writes the first ones (`step_image`).
@@ -415,6 +421,8 @@ struct Program {
     std::string op, kernel, plugin;
     auto operator<=>(const Chosen&) const = default;
   };
+  /// Parameters of which a strategy claims parts for the processes, and that each has whole; and why.
+  std::vector<std::pair<std::string, std::string>> whole;
   std::vector<Chosen> kernels;  ///< the kernels that the program runs, by op and name, each once
 
   int64_t parameters = 0;  ///< elements of all parameters, a tied tensor once

@@ -69,6 +69,21 @@ void add_items(const Compilation& c, const char* title, const std::vector<Item>&
   }
 }
 
+/// ", divided at 16384, 32768, 32768; of process 2: [0, 16384)", or why it is not though it was claimed.
+std::string cut_text(const Compilation& c, galley_tensor t) {
+  const auto ends = [](const Cut& cut) {
+    std::string out;
+    for (const int64_t end : cut.ends) out += (out.empty() ? "" : ", ") + std::to_string(end);
+    const NumberRange own = cut.own();
+    return out + "; process " + std::to_string(cut.rank) + " has [" + std::to_string(own.first) + ", " +
+           std::to_string(own.first + own.count) + ")";
+  };
+  if (const Cut* cut = c.cuts.of(t)) return ", divided at " + ends(*cut);
+  if (const auto at = c.cuts.gathered.find(t); at != c.cuts.gathered.end()) return ", whole, updated in parts: " + ends(at->second);
+  if (const auto at = c.cuts.whole.find(t); at != c.cuts.whole.end()) return ", whole, because " + at->second;
+  return "";
+}
+
 std::string dump_graph(const Compilation& c) {
   static constexpr const char* kinds[] = {"?", "parameter", "state", "gradient", "constant", "transient", "input", "scalar"};
   std::string out = "tensors\n";
@@ -78,6 +93,7 @@ std::string dump_graph(const Compilation& c) {
     out += std::string("  ") + kinds[x.kind] + " " + x.name + " " + type_text(x) + flags_text(x.flags);
     if (!x.storage.format.empty()) out += ", stored as " + x.storage.format;
     if (!x.storage.placement.empty()) out += ", in " + x.storage.placement;
+    out += cut_text(c, t);
     if (x.update_use != no_use) out += ", updated by " + label(c.strategies, x.update_use);
     if (!x.initial.op.empty()) out += ", begins as " + x.initial.op + "(" + names_text(c.graph, x.initial.inputs, false) + ")";
     out += by(c, x.use) + "\n";

@@ -134,7 +134,11 @@ Status Poisoner::run(const Instruction& code, bool later, const std::function<St
     kind_ = 1 - kind_;
     TRY_STATUS(fill(kind_));
   }
-  if (std::ranges::any_of(ranges_, &Range::adds)) TRY_STATUS(check_adding(body));
+  // By the instruction, and not by what it writes: of an exchange that adds to a part, a process may have nothing, and others wait for it.
+  const auto adds = [&](const Operand& o) {
+    return o.present() && (later ? o.later : o.access) == GALLEY_ACCUMULATE && is_floating(o.dtype);
+  };
+  if (std::ranges::any_of(code.outputs, adds)) TRY_STATUS(check_adding(body));
   for (size_t r = 0; r < ranges_.size(); ++r)
     if (ranges_[r].writes) std::ranges::copy(written_[r], copy_of(ranges_[r]).begin());
   return ok();

@@ -78,7 +78,7 @@ struct ReferenceOptions {
   ReferenceReport* report = nullptr;  ///< null: no reference mode
   FindFormat formats = {};
   ReferenceScope scope = {};
-  /// Returns the bytes that each process has, in the order of ranks; none: there is one process.
+  /// Returns the bytes that each process has, in the order of ranks, one after the other; not given: there is one process.
   std::function<Result<std::vector<std::byte>>(std::span<const std::byte>)> exchange = {};
   OpLookup ops = {};                                                            ///< for gradient rules
   std::function<std::optional<PackedFormat>(const galley_op*)> packed_by = {};  ///< for promises; none: it packs nothing

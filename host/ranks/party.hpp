@@ -75,6 +75,9 @@ class Party {
   /// Returns the totals over all ranks, added in the order of ranks. All give as many numbers.
   Result<std::vector<double>> totals(std::span<const double> mine);
 
+  /// Adds to each number those of the other ranks, modulo 2^64. All give as many.
+  Status add_up(std::span<uint64_t> numbers);
+
   /// If a subject differs between ranks, the error (exit code Recipe) has the first one, the ranks and what they have. All give subjects of
   /// the same names, or of names that depend on what is installed: then the error says so. Costs 16 bytes a rank where nothing differs.
   Status agree(std::span<const Subject> subjects);

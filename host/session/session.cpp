@@ -79,6 +79,8 @@ Result<std::unique_ptr<Session>> Session::open(const Study& study, std::unique_p
   executor.loading = options.loading;
   executor.shift = options.shift;
   executor.ranks = out->party_->handle();
+  executor.together = {out->party_->leads(), [party = out->party_](Status mine) { return party->first_error(std::move(mine)); },
+                       [party = out->party_](std::span<uint64_t> numbers) { return party->add_up(numbers); }};
   executor.exchanging = options.exchanging;
   out->executor_ = TRY(Executor::create(study.program, study.plan, study.target, *study.device.table, executor));
   if (out->source_) TRY_STATUS(out->source_->load(out->bytes_of(study.program.corpus)));
@@ -131,7 +133,7 @@ Status Session::resume(const std::filesystem::path& state) {
   info_.validation = saved.validation;
   info_.ended = saved.ended;
   proof_->restore(saved.without_gradient);
-  TRY_STATUS(load_state(state, study_.program, executor_->machine()));
+  TRY_STATUS(load_state(state, study_.program, executor_->machine(), StateTensors::All, executor_->together()));
   saved_ = true;
   return executor_->run(SegmentKind::Refresh);
 }
@@ -173,7 +175,7 @@ Status Session::check_frozen(const StateInfo& saved, const std::filesystem::path
 
 Status Session::load_weights(const std::filesystem::path& state) {
   TRY_STATUS(check_frozen(TRY(read_state(state)), state));
-  TRY_STATUS(load_state(state, study_.program, executor_->machine(), StateTensors::Some));
+  TRY_STATUS(load_state(state, study_.program, executor_->machine(), StateTensors::Some, executor_->together()));
   return executor_->run(SegmentKind::Refresh);
 }
 
@@ -357,12 +359,16 @@ Result<Session::Validation> Session::evaluate(const std::function<Status(int64_t
   TRY_STATUS(executor_->synchronize());
   if (scores_) scores_->clear();
   const Operand& predicted = study_.program.hits;
-  for (int64_t b = study_.program.rank; b < batches; b += study_.program.ranks) {
-    TRY_STATUS(source_->fill_validation(b, buffer));
+  // Where the segment exchanges parts of weights, all processes run it as often, those without a batch on any.
+  const bool in_step = study_.program.segment(SegmentKind::Eval).exchanges();
+  const int64_t rounds = in_step ? round_up(batches, study_.program.ranks) : batches;
+  for (int64_t b = study_.program.rank; b < rounds; b += study_.program.ranks) {
+    TRY_STATUS(source_->fill_validation(std::min(b, batches - 1), buffer));
     executor_->tell({info_.attempted + 1, buffer.valid_tokens});
     TRY_STATUS(feed(buffer, 0));
     TRY_STATUS(executor_->run(SegmentKind::Eval));
     TRY_STATUS(executor_->read_back());
+    if (b >= batches) continue;
     double* const of_batch = sums.data() + 3 * b;
     of_batch[0] = executor_->scalar(GALLEY_SCALAR_LOSS);
     of_batch[1] = predicted.present() ? executor_->number(predicted) : 0;
@@ -391,9 +397,20 @@ Status Session::agree() {
   if (party_->alone()) return ok();
   std::vector<Subject> subjects = {
       {"Galley", GALLEY_VERSION}, {"the recipe", study_.recipe.with_arguments()}, {"the run", state_text(info_, {})}};
-  std::string kernels;
-  for (const Program::Chosen& k : study_.program.kernels) kernels += k.op + ": " + k.kernel + " of plugin " + k.plugin + "\n";
-  subjects.push_back({"kernels", kernels});
+  const Program& program = study_.program;
+  // Not which kernels: nodes are joined as each process has room, and each computes its own updates. That changes no number.
+  std::set<std::string> of_kernels;
+  for (const Instruction& i : program.segment(SegmentKind::Micro).code)
+    if (i.launch()) of_kernels.insert(plugin_of(i.launch()->kernel));
+  std::string kernels, exchanges;
+  for (const auto& plugin : study_.plugins->all())
+    if (of_kernels.contains(plugin->manifest.id)) kernels += plugin->manifest.id + " " + plugin->manifest.version + "\n";
+  for (const Segment& segment : program.segments)
+    for (const Instruction& i : segment.code)
+      if (i.launch() && i.launch()->op() && i.launch()->op()->flags & GALLEY_OP_EXCHANGE)
+        exchanges += std::string(segment_names[static_cast<size_t>(segment.kind)]) + " " + i.launch()->op()->name + " " + i.name + "\n";
+  subjects.push_back({"kernels' plugins", kernels});
+  subjects.push_back({"exchanges", exchanges});
   return party_->agree(subjects);
 }
 
@@ -424,7 +441,7 @@ Status Session::take_scores(const WindowBuffer& rows) {
 Status Session::save(const std::filesystem::path& states, int64_t keep) {
   const double begin = now();
   info_.without_gradient = proof_->without_gradient();
-  TRY_STATUS(party_->once([&] { return save_state(states, keep, info_, study_.program, executor_->machine()); }));
+  TRY_STATUS(save_state(states, keep, info_, study_.program, executor_->machine(), executor_->together()));
   saved_ = true;
   aside_ += now() - begin;
   return ok();

@@ -124,11 +124,13 @@ Status export_run(Session& session, const fs::path& directory, const TrainOption
   const auto best = session.study().recipe.save.best ? TRY(find_best(directory, said)) : std::optional<fs::path>();
   if (best) TRY_STATUS(session.load_weights(*best));
   const Recipe& recipe = session.study().recipe;
+  Party& party = session.party();
   const auto write = [&]() -> Status {
+    if (!party.leads() && !session.study().program.segment(SegmentKind::Export).exchanges()) return ok();
     TRY_STATUS(session.export_model(directory));
-    return write_result(directory, recipe, session.executor().exported());
+    return party.leads() ? write_result(directory, recipe, session.executor().exported()) : ok();
   };
-  TRY_STATUS(session.party().once(write));
+  TRY_STATUS(party.first_error(write()));
   if (!recipe.save.best) return ok();
   return tell(options, [&](Observer& o) {
     return o.note(best ? "exported from the best state: " + loss_text(said)
@@ -336,10 +338,10 @@ Status train_locked(const Study& study, const OpenSource& open, const fs::path& 
   std::unique_ptr<Session> session;
   const auto begin = [&]() -> Status {
     session = TRY(Session::open(study, TRY(open()), session_options));
-    if (recipe.tune) TRY_STATUS(write_choices(study, directory, choices));
-    return latest ? session->resume(*latest) : session->start();
+    return recipe.tune ? write_choices(study, directory, choices) : ok();
   };
   TRY_STATUS(party.first_error(begin()));
+  TRY_STATUS(party.first_error(latest ? session->resume(*latest) : session->start()));
   TRY_STATUS(session->agree());
   const StartEvent start = {study, directory, session->steps_done(), TRY(allocated(study, session->executor()))};
   TRY_STATUS(tell(options, [&](Observer& o) { return o.started(start); }));

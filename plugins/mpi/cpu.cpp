@@ -4,6 +4,7 @@
 // ranks' tensors, adds them one rank after the other, and gives the sum to all. It sends what a ring sends, 2 (n - 1) / n of the tensor.
 // Small tensors are gathered whole and added on each rank, which is one call.
 #include "galley/cpp/exchange.hpp"
+#include "galley/cpp/half.hpp"
 #include "galley/cpp/plugin.hpp"
 #include "ranks.hpp"
 
@@ -48,6 +49,20 @@ int64_t largest_of(const std::vector<Parts::Part>& parts) {
   return largest;
 }
 
+template <class T>
+T plus(T a, T b) {
+  return a + b;
+}
+/// Numbers of 16 bits are rounded after each rank's, as where one process adds them.
+template <class T>
+T plus_rounded(T a, T b) {
+  T sum;
+  from_float(to_float(a) + to_float(b), sum);
+  return sum;
+}
+inline Bf16 plus(Bf16 a, Bf16 b) { return plus_rounded(a, b); }
+inline F16 plus(F16 a, F16 b) { return plus_rounded(a, b); }
+
 /// y = x of rank 0 + x of rank 1 + …, or y + x of rank 0 + …, in this order; y may be one of them.
 template <class T>
 void add_in_order(const std::vector<const void*>& x, int64_t count, T* y, bool adds) {
@@ -59,11 +74,27 @@ void add_in_order(const std::vector<const void*>& x, int64_t count, T* y, bool a
       std::memcpy(sum, (adds ? y : static_cast<const T*>(x[0])) + at, static_cast<size_t>(n) * sizeof(T));
       for (size_t r = adds ? 0 : 1; r < x.size(); ++r) {
         const T* of_rank = static_cast<const T*>(x[r]) + at;
-        for (int64_t i = 0; i < n; ++i) sum[i] += of_rank[i];
+        for (int64_t i = 0; i < n; ++i) sum[i] = plus(sum[i], of_rank[i]);
       }
       std::memcpy(y + at, sum, static_cast<size_t>(n) * sizeof(T));
     }
   });
+}
+
+void check_sum(uint32_t dtype) {
+  if (dtype != GALLEY_F32 && dtype != GALLEY_F64 && dtype != GALLEY_I32 && dtype != GALLEY_BF16 && dtype != GALLEY_F16)
+    unsupported("sums are of F32, F64, BF16, F16 or I32");
+}
+/// Calls body(T()) with the type of a dtype's numbers.
+template <class Body>
+void with_type(uint32_t dtype, const Body& body) {
+  switch (dtype) {
+    case GALLEY_F64: return body(double());
+    case GALLEY_I32: return body(uint32_t());
+    case GALLEY_BF16: return body(Bf16());
+    case GALLEY_F16: return body(F16());
+    default: return body(float());
+  }
 }
 
 /// What the kernels have in common: a tensor in parts, of which rank r has the r-th.
@@ -152,18 +183,14 @@ class AllReduce : Exchange {
   static void query(const Node& n, const galley_target&, galley_kernel_plan& plan) {
     several(n);
     const uint32_t dtype = n.in(0).dtype;
-    if (dtype != GALLEY_F32 && dtype != GALLEY_F64 && dtype != GALLEY_I32) unsupported("sums are of F32, F64 or I32");
+    check_sum(dtype);
     const int64_t all = ranks_of(n) * galley_operand_bytes(&n.in(0));
     plan.workspace_bytes = all <= kSmall ? all : scatter_bytes(even_parts(ranks_of(n), count(n.in(0))), galley_dtype_bytes(dtype));
   }
   AllReduce(const Node& n, const galley_kernel_setup& setup)
       : Exchange(n, setup, even_parts(ranks_of(n), count(n.in(0))), galley_dtype_bytes(n.in(0).dtype)) {}
   void run() {
-    switch (node_.in(0).dtype) {
-      case GALLEY_F64: return run_as<double>();
-      case GALLEY_I32: return run_as<uint32_t>();
-      default: return run_as<float>();
-    }
+    with_type(node_.in(0).dtype, [&](auto number) { run_as<decltype(number)>(); });
   }
 
  private:
@@ -190,12 +217,15 @@ class ReduceScatter : Exchange {
  public:
   static void query(const Node& n, const galley_target&, galley_kernel_plan& plan) {
     several(n);
-    if (n.in(0).dtype != GALLEY_F32 || n.out(0).dtype != GALLEY_F32) unsupported("sums of parts are of F32");
-    plan.workspace_bytes = scatter_bytes(parts_of(n), sizeof(float));
+    check_sum(n.in(0).dtype);
+    plan.workspace_bytes = scatter_bytes(parts_of(n), galley_dtype_bytes(n.in(0).dtype));
   }
-  ReduceScatter(const Node& n, const galley_kernel_setup& setup) : Exchange(n, setup, parts_of(n), sizeof(float)) {}
+  ReduceScatter(const Node& n, const galley_kernel_setup& setup) : Exchange(n, setup, parts_of(n), galley_dtype_bytes(n.in(0).dtype)) {}
   void run() {
-    named([&] { scatter(node_.read<float>(0), node_.write<float>(0), node_.accumulates(0)); });
+    with_type(node_.in(0).dtype, [&](auto number) {
+      using T = decltype(number);
+      named([&] { scatter(node_.read<T>(0), node_.write<T>(0), node_.accumulates(0)); });
+    });
   }
 };
 

@@ -13,7 +13,9 @@ namespace {
 using models::AttentionDefinition;
 
 void sums_of_o(const sdk::Node& n) {
-  const AttentionDefinition a(n);
+  using namespace models::attention_input;
+  const bool cached = std::string_view(n.view()->op) == "cached_attention";
+  const AttentionDefinition a(n, n.read<double>(K), n.read<double>(V), cached ? n.read<int32_t>(Start) : nullptr);
   double* o = n.write<double>(0);
   std::vector<double> p(static_cast<size_t>(a.e.Sk));
   a.rows([&](const AttentionDefinition::Row& r) {
@@ -47,7 +49,7 @@ void sums_of_gradients(const sdk::Node& n) {
 }  // namespace
 
 bool rounds_probabilities(std::string_view kernel) {
-  return kernel.starts_with("attention") &&
+  return (kernel.starts_with("attention") || kernel.starts_with("cached_attention")) &&
          (kernel.ends_with(".cudnn") || kernel.ends_with(".cuda_mma") || kernel.ends_with(".avx512_bf16"));
 }
 
@@ -57,8 +59,8 @@ std::vector<std::vector<double>> attention_sums(const Problem& problem) {
     const sdk::Node n(view);
     for (uint32_t i = 0; i < p.outputs.size(); ++i)
       if (n.has_out(i)) std::fill_n(n.write<double>(i), p.outputs[i]->count(), 0.0);
-    if (std::string_view(view->op) == "attention") sums_of_o(n);
-    else sums_of_gradients(n);
+    if (std::string_view(view->op) == "attention_grad") sums_of_gradients(n);
+    else sums_of_o(n);
   });
   std::vector<std::vector<double>> out;
   for (const auto& t : p.outputs) out.push_back(t ? t->values : std::vector<double>());

@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "galley/cpp/exchange.hpp"
+#include "galley/cpp/half.hpp"
 #include "host/plan/target.hpp"
 #include "host/plugins/host_table.hpp"
 #include "host/plugins/isa.hpp"
@@ -43,6 +44,17 @@ uint64_t mixed(uint64_t x) {
 uint64_t key_of(uint64_t seed, uint64_t of_case, int64_t rank) {
   return mixed(mixed(seed * 1000003 + of_case) + static_cast<uint64_t>(rank));
 }
+
+/// A number of 16 bits, whose sums are rounded.
+template <class Bits>
+struct Short {
+  Bits bits = {};
+  Short() = default;
+  explicit Short(double x) { sdk::from_float(static_cast<float>(x), bits); }
+  double wide() const { return static_cast<double>(sdk::to_float(bits)); }
+  friend Short operator*(Short a, Short b) { return Short(a.wide() * b.wide()); }
+  Short& operator+=(Short x) { return *this = Short(wide() + x.wide()); }
+};
 
 /// Numbers whose sum depends on the order: of sizes from 2⁻⁸ to 2⁸.
 template <class T>
@@ -208,25 +220,32 @@ class Checks {
     expect(same(x, plain), "all_reduce_here", dtype, count);
   }
 
+  template <class T>
+  void scattered(uint32_t dtype, const std::vector<int64_t>& ends, int64_t start) {
+    const int64_t count = ends.back();
+    const auto all = of_all<T>(count);
+    const auto [first, size] = own_part(ends, start);
+    const sdk::Attrs attrs = of_parts(ends, start);
+    std::vector<T> x = own(all), plain = all[0], before = numbers<T>(next(), size), y(static_cast<size_t>(size));
+    for (size_t r = 1; r < all.size(); ++r) add(plain, all[r]);
+    std::vector<T> added = before;
+    for (const auto& of_rank : all) add(added, std::vector<T>(of_rank.begin() + first, of_rank.begin() + first + size));
+    const Operand whole = {dtype, {count}, x.data()}, part = {dtype, {size}, y.data()};
+    run("reduce_scatter", attrs, whole, &part, false);
+    expect(same(y, std::vector<T>(plain.begin() + first, plain.begin() + first + size)), "reduce_scatter", dtype, count);
+    y = before;
+    const Operand again = {dtype, {size}, y.data()};
+    run("reduce_scatter", attrs, whole, &again, true);
+    expect(same(y, added), "reduce_scatter that adds", dtype, count);
+    expect(same(x, own(all)), "reduce_scatter leaves x", dtype, count);
+  }
+
   /// `ends`: of the parts; `start`: whose the first is.
   void parts(const std::vector<int64_t>& ends, int64_t start) {
-    const int64_t count = ends.back();
-    const auto all = of_all<float>(count);
-    const int64_t j = ((r_ - start) % n_ + n_) % n_, first = j ? ends[static_cast<size_t>(j) - 1] : 0,
-                  size = ends[static_cast<size_t>(j)] - first;
-    const sdk::Attrs attrs = of_parts(ends, start);
-    std::vector<float> x = own(all), plain = all[0], before = numbers<float>(next(), size), y(static_cast<size_t>(size));
-    for (size_t r = 1; r < all.size(); ++r) add(plain, all[r]);
-    std::vector<float> added = before;
-    for (const auto& of_rank : all) add(added, std::vector<float>(of_rank.begin() + first, of_rank.begin() + first + size));
-    const Operand whole = {GALLEY_F32, {count}, x.data()}, part = {GALLEY_F32, {size}, y.data()};
-    run("reduce_scatter", attrs, whole, &part, false);
-    expect(same(y, std::vector<float>(plain.begin() + first, plain.begin() + first + size)), "reduce_scatter", GALLEY_F32, count);
-    std::memcpy(y.data(), before.data(), y.size() * sizeof(float));
-    run("reduce_scatter", attrs, whole, &part, true);
-    expect(same(y, added), "reduce_scatter that adds", GALLEY_F32, count);
-    expect(same(x, own(all)), "reduce_scatter leaves x", GALLEY_F32, count);
-
+    scattered<float>(GALLEY_F32, ends, start);
+    scattered<double>(GALLEY_F64, ends, start);
+    scattered<Short<sdk::Bf16>>(GALLEY_BF16, ends, start);
+    scattered<Short<sdk::F16>>(GALLEY_F16, ends, start);
     gathered<uint8_t>(GALLEY_U8, ends, start);
     gathered<uint16_t>(GALLEY_BF16, ends, start);
     gathered<float>(GALLEY_F32, ends, start);
@@ -335,6 +354,8 @@ void all_ops(World& world, uint64_t seed, const std::string& level) {
   for (const int64_t count : {int64_t{0}, int64_t{1}, int64_t{1001}, small / 2, small / 2 + 1, small + 3}) {
     c.sums<double>(GALLEY_F64, count);
     c.sums<uint32_t>(GALLEY_I32, count);
+    c.sums<Short<sdk::Bf16>>(GALLEY_BF16, count);
+    c.sums<Short<sdk::F16>>(GALLEY_F16, count);
   }
   for (const int64_t start : {int64_t{0}, int64_t{1}, n + 1})
     for (const int64_t most : {int64_t{1}, int64_t{33}, int64_t{20001}}) {

@@ -1,17 +1,8 @@
 #include "host/passes/place/accumulators.hpp"
 
+#include "host/passes/place/exchanges.hpp"
+
 namespace galley {
-namespace {
-
-/// The attributes of an exchange between all processes.
-AttrList exchange_attrs(const Program& program) {
-  AttrList attrs;
-  attrs.set("axis", "data");
-  attrs.set("ranks", program.ranks);
-  return attrs;
-}
-
-}  // namespace
 
 Accumulators::Accumulators(Compilation& c, const Homes& homes, SegmentCode& code)
     : c_(c),
@@ -33,15 +24,15 @@ Operand Accumulators::here(galley_tensor t) {
   total.begun = true;
   const GraphTensor& gradient = homes_.tensors()[t];
   const Operand home = code_.all_of(homes_.home(t));
-  const bool placed = !gradient.storage.placement.empty();
+  const Shape& shape = homes_.tensors()[t].shape;
+  const bool placed = !gradient.storage.placement.empty(), apart = adds_apart(t);
   Operand between = home;  // the sum between the micro-batches of a lane
-  if (several_ && in_a_lane_ > 1)
+  if (apart && in_a_lane_ > 1)
     between = total.lane =
-        code_.all_of(add_tensor(c_.program, {"lane's sum of " + gradient.name, home.dtype, home.shape, 0, code_.tensor(home.tensor).memory,
+        code_.all_of(add_tensor(c_.program, {"lane's sum of " + gradient.name, home.dtype, shape, 0, code_.tensor(home.tensor).memory,
                                              Owner::Gradients, Life::Window, label(c_.strategies, gradient.use)}));
-  if (!placed && !(several_ && in_a_lane_ == 1)) return total.here = between;
-  total.here =
-      code_.temporary((placed ? "sum of " : "lane's sum of ") + gradient.name, home.dtype, home.shape, gradient.use, Owner::Gradients);
+  if (!placed && !(apart && in_a_lane_ == 1)) return total.here = between;
+  total.here = code_.temporary((placed ? "sum of " : "lane's sum of ") + gradient.name, home.dtype, shape, gradient.use, Owner::Gradients);
   if (in_a_lane_ > 1) code_.copy(between, total.here, When::LaneGoesOn);
   return total.here;
 }
@@ -52,32 +43,39 @@ Status Accumulators::written(galley_tensor t) {
   const GraphTensor& gradient = homes_.tensors()[t];
   const Operand home = code_.all_of(homes_.home(t));
   const bool placed = !gradient.storage.placement.empty();
-  if (!several_) {
+  if (!adds_apart(t)) {
     if (c_.program.ranks > 1)
-      TRY_STATUS(
-          code_.op(c_.roles.all_reduce_here, "reduce " + gradient.name, {total.here}, {}, exchange_attrs(c_.program), When::LaneEnds));
+      TRY_STATUS(code_.op(c_.roles.all_reduce_here, "reduce " + gradient.name, {total.here}, {}, sum_attrs(c_.program), When::LaneEnds));
     if (placed) code_.copy(total.here, home);
     return ok();
   }
   if (placed && in_a_lane_ > 1) code_.copy(total.here, total.lane, When::LaneStays);
-  if (!placed) return add_lanes(gradient.name, total.here, home);
+  if (!placed) return add_lanes(gradient.name, t, total.here, home);
   const Operand all = code_.temporary("sum of lanes of " + gradient.name, home.dtype, home.shape, gradient.use, Owner::Gradients);
   code_.copy(home, all, When::LaterLaneEnds);
-  TRY_STATUS(add_lanes(gradient.name, total.here, all));
+  TRY_STATUS(add_lanes(gradient.name, t, total.here, all));
   code_.copy(all, home, When::LaneEnds);
   return ok();
 }
 
-Status Accumulators::add_lanes(const std::string& name, const Operand& lane, const Operand& to) {
+Status Accumulators::add_lanes(const std::string& name, galley_tensor of, const Operand& lane, Operand to) {
   const bool alone = c_.program.ranks == 1;
-  TRY_STATUS(code_.op(alone ? c_.roles.copy : c_.roles.all_reduce, "reduce " + name, {lane}, {to},
-                      alone ? AttrList() : exchange_attrs(c_.program), When::LaneEnds));
+  const Cut* const cut = homes_.cut(of);
+  if (cut) to.shape = {cut->own().count};
+  TRY_STATUS(code_.op(alone ? c_.roles.copy
+                      : cut ? c_.roles.reduce_scatter
+                            : c_.roles.all_reduce,
+                      "reduce " + name, {lane}, {to},
+                      alone ? AttrList()
+                      : cut ? parts_attrs(c_.program, *cut, homes_.described(of).front())
+                            : sum_attrs(c_.program),
+                      When::LaneEnds));
   code_.last().outputs[0].later = GALLEY_ACCUMULATE;
   return ok();
 }
 
 Status Accumulators::add_scalar(galley_tensor of_lane, galley_tensor of_window) {
-  TRY_STATUS(add_lanes(homes_.tensors()[of_window].name, homes_.operand(of_lane), homes_.operand(of_window)));
+  TRY_STATUS(add_lanes(homes_.tensors()[of_window].name, of_window, homes_.operand(of_lane), homes_.operand(of_window)));
   code_.last().outputs[0].access = GALLEY_ACCUMULATE;
   return ok();
 }

@@ -5,6 +5,7 @@
 //   · a gradient that lies where nothing computes is added up where kernels compute: the sum so far is copied there before the first node
 //     that writes it, and copied back after the last.
 //   · a process with several lanes adds each lane up by itself, and the lane's sum to the home at its end.
+//   · of a gradient that is divided between processes, the home has a part: a lane is added up by itself, too.
 // The last micro-batch of a lane exchanges the sums of lanes with other processes.
 #pragma once
 
@@ -35,8 +36,10 @@ class Accumulators {
     Operand here;  ///< where nodes write
     Operand lane;  ///< the lane's sum between micro-batches; absent: it is `here`, or the home
   };
-  /// Adds a lane's sums of all processes to what is there from lanes before.
-  Status add_lanes(const std::string& name, const Operand& lane, const Operand& to);
+  /// Returns whether a lane of a gradient is not added up in its home.
+  bool adds_apart(galley_tensor t) const { return several_ || homes_.cut(t); }
+  /// Adds a lane's sums of all processes, or the own part of them, to what is there from lanes before.
+  Status add_lanes(const std::string& name, galley_tensor of, const Operand& lane, Operand to);
 
   Compilation& c_;
   const Homes& homes_;

@@ -33,6 +33,13 @@ Status check_components(const galley_component* components, uint32_t n, const st
 
 }  // namespace
 
+bool divides(const Cut& cut, const Component& component) { return component.numbers > 0 || cut.owned(); }
+
+int64_t element_at(const Cut& cut, const Component& component, int64_t number) {
+  if (number == 0) return 0;
+  return number == cut.ends.back() ? elements(component.shape) : number / component.numbers;
+}
+
 std::string name_in_file(const Component& component, const std::string& tensor) {
   if (component.file_name.empty()) return tensor + component.suffix;
   std::string out = component.file_name;

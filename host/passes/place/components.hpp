@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "host/graph/graph.hpp"
+#include "host/passes/cuts.hpp"
 #include "host/plugins/loader.hpp"
 
 namespace galley {
@@ -17,6 +18,11 @@ struct Component {
   std::string file_name;  ///< as in galley_component; "": the tensor's name and the suffix
   bool in_files = true;   ///< whether files have it
 };
+
+/// Returns whether processes have parts of a component of a tensor that is divided so. If not, each has the whole component.
+bool divides(const Cut& cut, const Component& component);
+/// Returns the element of such a component with which the numbers from `number` on begin.
+int64_t element_at(const Cut& cut, const Component& component, int64_t number);
 
 /// Returns a component's name in a file that calls its tensor `tensor`.
 std::string name_in_file(const Component& component, const std::string& tensor);

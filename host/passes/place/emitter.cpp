@@ -9,7 +9,8 @@
 
 namespace galley {
 
-Emitter::Emitter(Compilation& c, const Homes& homes, SegmentKind kind) : c_(c), homes_(homes), code_(c, kind), staging_(c, homes, code_) {
+Emitter::Emitter(Compilation& c, const Homes& homes, SegmentKind kind)
+    : c_(c), homes_(homes), code_(c, kind), staging_(c, homes, code_), squares_(c, homes, code_, staging_) {
   if (kind != SegmentKind::Micro) return;
   accumulators_.emplace(c, homes, code_);
   if (c.lane_loss) loss_ = *c.draft.scalars.get(GALLEY_SCALAR_LOSS);
@@ -50,6 +51,12 @@ Operand Emitter::operand(const Ref& ref, const galley_operand_rule* rule) {
   return out;
 }
 
+TensorPiece Emitter::piece_of(const Item& item, const TensorPiece& piece, const Ref& ref, const galley_operand_rule* rule) const {
+  const Cut* const cut = c_.cuts.of_node(item.node->id) ? homes_.cut(ref.tensor) : nullptr;
+  if (!cut) return piece.of(rule);
+  return piece.all() ? homes_.own(*cut) : piece;
+}
+
 Result<std::vector<Operand>> Emitter::inputs(const Item& item, const TensorPiece& piece, std::vector<StagedInput>* staged) {
   std::vector<Operand> out;
   for (size_t k = 0; k < item.inputs.size(); ++k) {
@@ -60,7 +67,7 @@ Result<std::vector<Operand>> Emitter::inputs(const Item& item, const TensorPiece
     }
     const galley_operand_rule* rule = input_rule(item.node->op, k);
     const bool inout = updates_input(item.node->op, k);
-    const TensorPiece mine = piece.of(rule);
+    const TensorPiece mine = piece_of(item, piece, r, rule);
     if (!homes_.plain(r.tensor)) {
       staged->push_back({k, r.tensor, inout, mine, TRY(staging_.bring(r.tensor, mine, Staging::For::Reading))});
       out.emplace_back();
@@ -83,10 +90,10 @@ Result<std::vector<Operand>> Emitter::outputs(const Item& item, const TensorPiec
     const galley_operand_rule* rule = output_rule(node.op, k);
     const GraphTensor& t = homes_.tensors()[r.tensor];
     const bool adds = chosen(item.accumulate, k);
-    const TensorPiece mine = piece.of(rule);
+    const TensorPiece mine = piece_of(item, piece, r, rule);
     const bool micro = accumulators_.has_value();
     Operand o = micro && accumulators_->has(t.id) ? accumulators_->here(t.id)
-                : t.storage.placement.empty()
+                : t.storage.placement.empty() && !homes_.cut(t.id)
                     ? mine.of(operand(r, rule))
                     : TRY(staging_.bring(t.id, mine, adds ? Staging::For::Reading : Staging::For::Writing)).front();
     o.access = o.later = adds ? GALLEY_ACCUMULATE : GALLEY_WRITE;
@@ -128,7 +135,7 @@ Status Emitter::emit(const Item& item, const TensorPiece& piece, const galley_co
     const galley_tensor t = item.outputs[k].tensor;
     if (t && accumulators_ && accumulators_->has(t)) TRY_STATUS(accumulators_->written(t));
     else if (t && !homes_.tensors()[t].storage.placement.empty())
-      TRY_STATUS(staging_.put_back(t, piece.of(output_rule(node.op, k)), {i.outputs[k]}));
+      TRY_STATUS(staging_.put_back(t, piece_of(item, piece, item.outputs[k], output_rule(node.op, k)), {i.outputs[k]}));
   }
   return ok();
 }
@@ -145,7 +152,7 @@ std::set<galley_tensor> Emitter::copy_after(const std::vector<Item>& items) {
     if (!copied || x.unused || x.storage.numbers_of || !homes_.plain(t)) continue;
     const GraphTensor& of = c_.graph.tensor(copied);
     const auto writer = last.find(of.id);
-    if (of.storage.placement.empty() || writer == last.end()) continue;
+    if (of.storage.placement.empty() || writer == last.end() || c_.cuts.gathered.contains(of.id)) continue;
     copies_[{writer->second, of.id}].push_back(t);
     out.insert(t);
   }
@@ -163,12 +170,19 @@ Status Emitter::make_copies(const GraphNode& node, const StagedInput& written, c
 }
 
 Status Emitter::item(const Item& item) {
+  if (squares_.takes(*item.node)) return squares_.add(*item.node);
+  if (item.node->op == c_.roles.norm_finish) TRY_STATUS(squares_.finish());
+  const Cut* const cut = c_.cuts.of_node(item.node->id);
+  const NumberRange own = cut ? cut->own() : NumberRange();
+  if (cut && own.count == 0) return ok();
   const galley_cost cost = TRY(item_cost(c_.graph, homes_.tensors(), item));
   const Pieces pieces = TRY(pieces_of(c_, homes_, item));
-  if (!pieces.numbers) return emit(item, {}, cost, 1);
-  for (int64_t first = 0; first < pieces.all; first += pieces.numbers) {
-    const TensorPiece piece = {first, std::min(pieces.numbers, pieces.all - first), pieces.rows};
-    TRY_STATUS(emit(item, piece, cost, static_cast<double>(piece.count) / static_cast<double>(pieces.all)));
+  if (!pieces.numbers && (!cut || cut->owned())) return emit(item, {}, cost, 1);
+  const int64_t all = cut ? cut->ends.back() : pieces.all, end = cut ? own.first + own.count : all;
+  const int64_t each = pieces.numbers ? pieces.numbers : own.count;
+  for (int64_t first = own.first; first < end; first += each) {
+    const TensorPiece piece = {first, std::min(each, end - first), pieces.numbers ? pieces.rows : cut->rows};
+    TRY_STATUS(emit(item, piece, cost, static_cast<double>(piece.count) / static_cast<double>(all)));
   }
   return ok();
 }

@@ -10,6 +10,7 @@
 #include "host/passes/place/format_inputs.hpp"
 #include "host/passes/place/homes.hpp"
 #include "host/passes/place/segment_code.hpp"
+#include "host/passes/place/squares.hpp"
 #include "host/passes/place/staging.hpp"
 
 namespace galley {
@@ -40,6 +41,8 @@ class Emitter {
  private:
   Homes::Place place(galley_tensor t);
   Operand operand(const Ref& ref, const galley_operand_rule* rule);
+  /// Returns the piece of an operand: of one that is divided, where the node computes with the own part, the node's, whatever its rule.
+  TensorPiece piece_of(const Item& item, const TensorPiece& piece, const Ref& ref, const galley_operand_rule* rule) const;
   Result<std::vector<Operand>> inputs(const Item& item, const TensorPiece& piece, std::vector<StagedInput>* staged);
   Result<std::vector<Operand>> outputs(const Item& item, const TensorPiece& piece);
   /// Emits the copies of a parameter that a node has written in place.
@@ -52,7 +55,8 @@ class Emitter {
   SegmentCode code_;
   Staging staging_;
   std::optional<Accumulators> accumulators_;  ///< only micro adds up over several nodes
-  galley_tensor loss_ = 0;                    ///< of the window, if nodes of this segment add to that of a lane instead
+  Squares squares_;
+  galley_tensor loss_ = 0;  ///< of the window, if nodes of this segment add to that of a lane instead
   std::map<galley_tensor, TensorId> transients_;
   std::map<galley_tensor, Life> outlives_;
   std::map<std::pair<galley_node, galley_tensor>, std::vector<galley_tensor>> copies_;  ///< by node and the parameter that it writes

@@ -29,7 +29,7 @@ Owner owner_of_tensor(const Graph& graph, const GraphTensor& t) {
 }  // namespace
 
 Shape TensorPiece::shape(const Shape& whole) const {
-  if (all()) return whole;
+  if (all() || count == elements(whole)) return whole;
   return rows ? Shape{count / whole.back(), whole.back()} : Shape{count};
 }
 
@@ -71,9 +71,11 @@ Status Homes::make() {
                                                        : Life::Window;
     std::vector<Component> components = {{"", t.storage.kept_dtype ? t.storage.kept_dtype : t.dtype, t.shape, 1, "", true}};
     if (!t.storage.format.empty()) components = TRY(components_of(c_.plugins, t, t.shape));
-    for (const Component& c : components)
-      components_[id].push_back(add_tensor(
-          c_.program, {t.name + c.suffix, c.dtype, c.shape, 0, memory, owner_of_tensor(graph, t), life, label(c_.strategies, t.use)}));
+    for (const Component& c : components) {
+      ProgramTensor home = {t.name + c.suffix, c.dtype, c.shape, 0, memory, owner_of_tensor(graph, t), life, label(c_.strategies, t.use)};
+      if (const Cut* cut = c_.cuts.of(id); cut && divides(*cut, c)) divide(t, *cut, c, &home);
+      components_[id].push_back(add_tensor(c_.program, std::move(home)));
+    }
     described_.emplace(id, std::move(components));
   }
   return ok();
@@ -91,6 +93,15 @@ void Homes::hand_on(const std::vector<Item>& items, const std::vector<const std:
       components_[t->id] = {
           add_tensor(c_.program, {t->name, t->dtype, t->shape, 0, 0, Owner::Activations, Life::Run, label(c_.strategies, t->use)})};
     }
+}
+
+void Homes::divide(const GraphTensor& t, const Cut& cut, const Component& component, ProgramTensor* home) const {
+  const TensorPiece piece = own(cut);
+  home->first = element_at(cut, component, piece.first);
+  home->whole = std::move(home->shape);
+  if (piece.count == t.count()) home->shape = home->whole;
+  else if (t.storage.format.empty()) home->shape = piece.shape(t.shape);
+  else home->shape = {element_at(cut, component, piece.first + piece.count) - home->first};
 }
 
 Homes::Place Homes::place(galley_tensor id) const {
@@ -113,13 +124,15 @@ Result<std::vector<Operand>> Homes::operands(galley_tensor id, const TensorPiece
   std::vector<Operand> out;
   for (const TensorId c : components(of.id)) out.push_back(all_of(c_.program.tensors, c));
   if (piece.all()) return out;
+  const auto begin = [&](const Operand& o, int64_t element) { return (element - made(o.tensor).first) * galley_dtype_bytes(o.dtype); };
   if (of.storage.format.empty()) {
-    out.front() = piece.of(out.front());
+    out.front().offset = begin(out.front(), piece.first);
+    out.front().shape = piece.shape(of.shape);
     return out;
   }
   const std::vector<Component> pieces = TRY(components_of(c_.plugins, of, piece.shape(of.shape)));
   for (size_t k = 0; k < out.size(); ++k) {
-    out[k].offset = piece.first / pieces[k].numbers * galley_dtype_bytes(out[k].dtype);
+    if (piece.first) out[k].offset = begin(out[k], piece.first / pieces[k].numbers);
     out[k].shape = pieces[k].shape;
   }
   return out;

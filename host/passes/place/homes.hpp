@@ -17,6 +17,7 @@ struct TensorPiece {
   bool rows = false;
 
   bool all() const { return count < 0; }
+  /// Returns the shape of the piece; of a range that is all of the tensor, the tensor's.
   Shape shape(const Shape& whole) const;
   int64_t first_row(const Shape& whole) const;  ///< the first number, if the piece is a list
   /// Returns the piece for an operand with this rule: all of the operand if it does not go by rows.
@@ -55,8 +56,13 @@ class Homes {
   Operand operand(galley_tensor t) const { return operand(t, place(t)); }
   /// Returns all of its numbers, which begin at a place.
   Operand operand(galley_tensor t, Place at) const;
-  /// Returns its components, or the elements of them that hold a piece of its numbers.
+  /// Returns its components, or the elements of them that hold a piece of its numbers. Of a tensor that is divided, the piece has to be of
+  /// this process's part; all of it is that part.
   Result<std::vector<Operand>> operands(galley_tensor t, const TensorPiece& piece) const;
+  /// Returns how the tensor that has a tensor's numbers is divided between processes; null if each has the whole.
+  const Cut* cut(galley_tensor t) const { return c_.cuts.of(base(t)); }
+  /// Returns the own part of a tensor that is divided as `cut` says.
+  TensorPiece own(const Cut& cut) const { return {cut.own().first, cut.own().count, cut.rows}; }
   /// Returns a step scalar in the buffer that the host reads at the end of a segment.
   Operand in_readback(galley_tensor t) const;
 
@@ -64,11 +70,13 @@ class Homes {
   galley_tensor base(galley_tensor t) const { return tensors_[t].storage.numbers_of ? tensors_[t].storage.numbers_of : t; }
   /// Returns whether its home's bytes have to be unpacked or cast to be its numbers in its dtype.
   bool unpacks(galley_tensor t) const;
-  /// Returns whether its numbers are plain: in its dtype, where kernels compute.
-  bool plain(galley_tensor t) const { return tensors_[base(t)].storage.placement.empty() && !unpacks(t); }
+  /// Returns whether its numbers are plain: all of them, in its dtype, where kernels compute.
+  bool plain(galley_tensor t) const { return !cut(t) && tensors_[base(t)].storage.placement.empty() && !unpacks(t); }
 
  private:
   Result<uint32_t> memory_of(const GraphTensor& t) const;
+  /// Makes of a component that is to be added the part that this process has of it.
+  void divide(const GraphTensor& t, const Cut& cut, const Component& component, ProgramTensor* home) const;
   ProgramTensor& made(TensorId id) const { return c_.program.tensors[static_cast<size_t>(id)]; }
 
   Compilation& c_;

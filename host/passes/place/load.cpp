@@ -10,6 +10,7 @@
 #include "host/passes/makers.hpp"
 #include "host/passes/packed.hpp"
 #include "host/passes/place/emitter.hpp"
+#include "host/passes/place/exchanges.hpp"
 #include "host/passes/place/files.hpp"
 #include "host/plan/outline.hpp"
 
@@ -38,8 +39,12 @@ Instruction read_file(const Compilation& c, const SegmentCode& code, const Graph
 /// Makes a tensor by its initializer, which reads `inputs`, or of zeros: its numbers where kernels compute, then the tensor as it lies.
 Status initialize(Compilation& c, SegmentCode& code, Staging& staging, galley_tensor id, std::vector<Operand> inputs) {
   const GraphTensor& t = c.graph.tensor(id);
-  const std::vector<Operand> components = TRY(staging.bring(id, {}, For::Writing));
-  const Operand value = TRY(staging.numbers(id, {}, components, For::Writing));
+  // Zeros are the same in each part.
+  const Cut* const cut = t.initial.op.empty() ? c.cuts.of(id) : nullptr;
+  const TensorPiece piece = cut ? TensorPiece{cut->own().first, cut->own().count, cut->rows} : TensorPiece();
+  if (piece.count == 0) return ok();
+  const std::vector<Operand> components = TRY(staging.bring(id, piece, For::Writing));
+  const Operand value = TRY(staging.numbers(id, piece, components, For::Writing));
   AttrList attrs = t.initial.attrs;
   const std::string name = "init " + t.name;
   const galley_op* from = c.roles.fill;
@@ -49,8 +54,33 @@ Status initialize(Compilation& c, SegmentCode& code, Staging& staging, galley_te
   Status made = code.op(from, name, std::move(inputs), {value}, std::move(attrs));
   if (!made && t.use != no_use) return plugin_error(label(c.strategies, t.use) + ": " + made.error().cause, made.error().hint);
   TRY_STATUS(std::move(made));
-  TRY_STATUS(staging.pack(id, {}, value, components));
-  return staging.put_back(id, {}, components);
+  TRY_STATUS(staging.pack(id, piece, value, components));
+  return staging.put_back(id, piece, components);
+}
+
+/// Returns whether a constant is a copy of what is divided between processes.
+bool copies_parts(const Compilation& c, const GraphTensor& t) {
+  const galley_tensor copied = copied_by(c, t);
+  return copied && c.cuts.of(copied) && t.storage.placement.empty() && t.storage.format.empty();
+}
+
+/// Makes such a constant: its own part. Where each process has all of it, they exchange their parts; `made` says that the own one is in its
+/// place already.
+Status copy_parts(Compilation& c, const Homes& homes, SegmentCode& code, Staging& staging, const GraphTensor& t, bool made) {
+  const galley_tensor of = copied_by(c, t);
+  const Cut& cut = *c.cuts.of(of);
+  const TensorPiece own = homes.own(cut);
+  const Component& described = homes.described(t.id).front();
+  const Operand home = code.all_of(homes.home(t.id));
+  if (made) return gather_here(c, code, cut, described, home);
+  const bool whole = !c.cuts.of(t.id);
+  const Operand part = whole ? code.temporary("own part of " + t.name, t.dtype, own.shape(t.shape), t.use) : home;
+  if (own.count > 0) {
+    const std::vector<Operand> components = TRY(staging.bring(of, own, For::Reading));
+    const Operand numbers = TRY(staging.numbers(of, own, components, For::Reading));
+    TRY_STATUS(code.op(c.roles.copy, "init " + t.name, {numbers}, {part}, t.initial.attrs));
+  }
+  return whole ? gather(c, code, cut, described, part, home) : ok();
 }
 
 /// The segment that begins a run. What a tensor is made from comes before it, and no earlier than that.
@@ -103,6 +133,9 @@ class Loading {
     if (const auto values = c_.draft.beginnings.find(t); values != c_.draft.beginnings.end()) {
       for (const auto& [component, beginning] : values->second) TRY_STATUS(transient(beginning.value));
       TRY_STATUS(begin(t));
+    } else if (copies_parts(c_, x)) {
+      TRY_STATUS(tensor(x.initial.inputs[0]));
+      TRY_STATUS(copy_parts(c_, homes_, code(), emitter_.staging(), x, false));
     } else if (x.source.path.empty()) {
       std::vector<Operand> inputs;
       for (const galley_tensor in : x.initial.inputs) inputs.push_back(TRY(numbers(in)));
@@ -266,7 +299,10 @@ Status place_refresh(Compilation& c, const Homes& homes, SegmentCode& code, cons
   const std::vector<bool> changing = changing_tensors(c.graph);
   for (galley_tensor id = 1; id <= c.graph.tensor_count(); ++id) {
     const GraphTensor& t = c.graph.tensor(id);
-    if (t.kind != GALLEY_KIND_CONSTANT || t.unused || !changing[id] || t.storage.numbers_of || made.contains(id)) continue;
+    if (t.kind != GALLEY_KIND_CONSTANT || t.unused || !changing[id] || t.storage.numbers_of) continue;
+    const bool parts = copies_parts(c, t);
+    if (parts) TRY_STATUS(copy_parts(c, homes, code, staging, t, made.contains(id)));
+    if (parts || made.contains(id)) continue;
     std::vector<Operand> inputs;
     for (const galley_tensor in : t.initial.inputs) inputs.push_back(TRY(staging.read(in)));
     TRY_STATUS(initialize(c, code, staging, id, std::move(inputs)));

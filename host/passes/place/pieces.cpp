@@ -8,36 +8,21 @@
 #include "galley/op.h"
 
 namespace galley {
-namespace {
 
-/// A piece is what the link carries in so long: enough to hide what beginning a copy costs (some 10 µs), short enough for many pieces of a
-/// large tensor.
-constexpr double kPieceSeconds = 1e-3;
-/// Elements: pieces begin where vectors do.
-constexpr int64_t kPieceMultiple = 64;
-/// Of one update: a program stays small however slow a link is.
-constexpr int64_t kMostPieces = 256;
-
-/// The least common multiple, or `most` if it is larger.
 int64_t multiple_of(int64_t a, int64_t b, int64_t most) {
   const int64_t factor = a / std::gcd(a, b);
   return factor > most / b ? most : factor * b;
 }
 
-int64_t columns(const Shape& shape) { return shape.empty() ? 1 : shape.back(); }
-
-/// Elements that stay together; 0: the op needs the whole tensor.
 int64_t grain_of(const galley_op* op, const Shape& shape) {
   switch (op->grain) {
     case GALLEY_GRAIN_ELEMENT: return 1;
     case GALLEY_GRAIN_BLOCK: return op->grain_block;
-    case GALLEY_GRAIN_ROW: return columns(shape);
+    case GALLEY_GRAIN_ROW: return shape.empty() ? 1 : shape.back();
     default: return 0;
   }
 }
 
-/// Whether pieces of so many numbers have components of their own: whole elements, in the shapes that the format gives a tensor of a
-/// piece's shape. What is packed with random bits has to draw them by what comes before the piece.
 Result<bool> splits(Compilation& c, const GraphTensor& of, int64_t numbers, bool rows) {
   if (of.storage.format.empty()) return true;
   const galley_format& format = *c.plugins.format(of.storage.format).table;
@@ -60,6 +45,18 @@ Result<bool> splits(Compilation& c, const GraphTensor& of, int64_t numbers, bool
   return true;
 }
 
+namespace {
+
+int64_t columns(const Shape& shape) { return shape.empty() ? 1 : shape.back(); }
+
+/// A piece is what the link carries in so long: enough to hide what beginning a copy costs (some 10 µs), short enough for many pieces of a
+/// large tensor.
+constexpr double kPieceSeconds = 1e-3;
+/// Elements: pieces begin where vectors do.
+constexpr int64_t kPieceMultiple = 64;
+/// Of one update: a program stays small however slow a link is.
+constexpr int64_t kMostPieces = 256;
+
 /// The operands of an update that go by rows.
 struct ByRows {
   const Shape* shape = nullptr;           ///< all have this one
@@ -77,12 +74,14 @@ bool add_operand(const Compilation& c, const Homes& homes, const Ref& r, const g
   by_rows->shape = &t.shape;
   by_rows->homes.push_back(&of);
   if (of.storage.placement.empty()) return true;
+  const Cut* const cut = homes.cut(r.tensor);
+  const int64_t numbers = cut ? cut->own().count : t.count();
   const auto tensor = [&](TensorId id) -> const ProgramTensor& { return c.program.tensors[static_cast<size_t>(id)]; };
   const MemoryClass& memory = c.target.memories[tensor(homes.home(of.id)).memory];
   int64_t bytes = 0;
   for (const TensorId component : homes.components(of.id)) bytes += tensor(component).bytes;
   const double carried =
-      kPieceSeconds * std::min(memory.in_bandwidth, memory.out_bandwidth) * static_cast<double>(t.count()) / static_cast<double>(bytes);
+      kPieceSeconds * std::min(memory.in_bandwidth, memory.out_bandwidth) * static_cast<double>(numbers) / static_cast<double>(bytes);
   by_rows->carried = by_rows->carried > 0 ? std::min(by_rows->carried, carried) : carried;
   return true;
 }
@@ -117,9 +116,11 @@ Result<Pieces> pieces_of(Compilation& c, const Homes& homes, const Item& item) {
   if (grain <= 0 || all == 0 || by_rows.carried <= 0) return Pieces();
   const double most = std::max(by_rows.carried, static_cast<double>(all) / static_cast<double>(kMostPieces));
   if (most >= static_cast<double>(all)) return Pieces();
-  // A list has pieces of any length; a format may have components for whole rows only.
+  // A list has pieces of any length; a format may have components for whole rows only. The own part of a list may begin within a row.
+  const Cut* const cut = c.cuts.of_node(item.node->id);
   for (const bool rows : {false, true}) {
     if (!rows && op->grain == GALLEY_GRAIN_ROW) continue;
+    if (rows && cut && !cut->rows && cut->own().count < all) continue;
     if (const int64_t numbers = TRY(numbers_of_piece(c, by_rows, grain, rows, most))) return Pieces{numbers, all, rows};
   }
   return Pieces();

@@ -11,6 +11,14 @@ struct Pieces {
   bool rows = false;
 };
 
+/// Returns the least common multiple, or `most` if that is larger.
+int64_t multiple_of(int64_t a, int64_t b, int64_t most);
+/// Returns how many elements of a tensor an op keeps together; 0: it needs the whole tensor.
+int64_t grain_of(const galley_op* op, const Shape& shape);
+/// Returns whether pieces of so many numbers have components of their own: whole elements, in the shapes that the format gives a tensor of
+/// a piece's shape. What is packed with random bits has to draw them by what comes before the piece.
+Result<bool> splits(Compilation& c, const GraphTensor& of, int64_t numbers, bool rows);
+/// Returns the pieces of an item, or of the part of it that this process computes.
 Result<Pieces> pieces_of(Compilation& c, const Homes& homes, const Item& item);
 
 }  // namespace galley

@@ -2,11 +2,37 @@
 
 #include "galley/format.h"
 #include "galley/op.h"
+#include "host/passes/place/exchanges.hpp"
 #include "host/plugins/library.hpp"
 
 namespace galley {
 
+Result<std::vector<Operand>> Staging::whole(galley_tensor id, const Cut& cut, For what) {
+  const GraphTensor& of = homes_.tensors()[homes_.base(id)];
+  const std::optional<uint32_t> seen = homes_.tensors()[id].storage.component;
+  const std::vector<Component>& described = homes_.described(of.id);
+  std::vector<Operand> components = TRY(homes_.operands(id, {}));
+  for (size_t k = 0; k < components.size(); ++k) {
+    if (what == For::Reading && seen && *seen != k) {
+      components[k] = {};
+      continue;
+    }
+    const ProgramTensor home = code_.tensor(components[k].tensor);
+    if (home.memory != 0 && (what == For::Reading || !home.is_part())) {
+      const Operand local = code_.temporary("staged " + home.name, home.dtype, home.shape, of.use);
+      if (what == For::Reading) code_.copy(components[k], local);
+      components[k] = local;
+    }
+    if (!home.is_part()) continue;
+    const Operand all = code_.temporary("whole " + home.name, home.dtype, home.whole, of.use);
+    if (what == For::Reading) TRY_STATUS(gather(c_, code_, cut, described[k], components[k], all));
+    components[k] = all;
+  }
+  return components;
+}
+
 Result<std::vector<Operand>> Staging::bring(galley_tensor id, const TensorPiece& piece, For what) {
+  if (const Cut* cut = homes_.cut(id); cut && piece.all()) return whole(id, *cut, what);
   std::vector<Operand> components = TRY(homes_.operands(id, piece));
   for (Operand& component : components) {
     if (code_.tensor(component.tensor).memory == 0) continue;
@@ -87,8 +113,19 @@ Status Staging::pack(galley_tensor id, const TensorPiece& piece, const Operand& 
 
 Status Staging::put_back(galley_tensor id, const TensorPiece& piece, const std::vector<Operand>& components) {
   const std::vector<Operand> to = TRY(homes_.operands(id, piece));
-  for (size_t i = 0; i < to.size(); ++i)
-    if (code_.tensor(to[i].tensor).memory != 0) code_.copy(components[i], to[i]);
+  const Cut* const cut = piece.all() ? homes_.cut(id) : nullptr;
+  for (size_t i = 0; i < to.size(); ++i) {
+    const ProgramTensor& home = code_.tensor(to[i].tensor);
+    Operand from = components[i];
+    if (cut && home.is_part()) from = own_part(*cut, homes_.described(homes_.base(id))[i], from);
+    if (!from.present()) continue;
+    if (home.memory != 0) {
+      code_.copy(from, to[i]);
+    } else if (home.is_part() && cut) {
+      from.shape = to[i].shape;
+      TRY_STATUS(code_.op(c_.roles.copy, "own part of " + home.name, {from}, {to[i]}, {}));
+    }
+  }
   return ok();
 }
 

@@ -12,7 +12,8 @@ class Staging {
 
   /// Says why an operand is brought: only for reading does it have to hold the home's bytes.
   enum class For : uint8_t { Reading, Writing };
-  /// Returns a tensor's components where kernels compute: their homes, or copies in memory of this segment.
+  /// Returns a tensor's components where kernels compute: their homes, or copies in memory of this segment. Of a tensor that is divided
+  /// between processes, all of it is brought from all of them; of those that a view of a component does not show, nothing.
   Result<std::vector<Operand>> bring(galley_tensor t, const TensorPiece& piece, For what);
   /// Returns an operand with the tensor's numbers in its own dtype, made of components that lie where kernels compute.
   Result<Operand> numbers(galley_tensor t, const TensorPiece& piece, const std::vector<Operand>& components, For what);
@@ -20,10 +21,12 @@ class Staging {
   Result<Operand> read(galley_tensor t);
   /// Packs numbers into components that lie where kernels compute.
   Status pack(galley_tensor t, const TensorPiece& piece, const Operand& numbers, const std::vector<Operand>& components);
-  /// Copies components back to their homes.
+  /// Copies components back to their homes: of a tensor that is divided and brought whole, the own part.
   Status put_back(galley_tensor t, const TensorPiece& piece, const std::vector<Operand>& components);
 
  private:
+  /// Returns all of a divided tensor's components.
+  Result<std::vector<Operand>> whole(galley_tensor t, const Cut& cut, For what);
   /// Appends the op of a tensor's format that packs or unpacks it.
   Status format_op(const GraphTensor& t, const char* op_name, const std::string& name, std::vector<Operand> from, std::vector<Operand> to,
                    AttrList attrs);

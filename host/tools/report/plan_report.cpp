@@ -181,6 +181,9 @@ Table plan_document(const Program& program, const Plan& plan, const Target& targ
   if (program.lanes > 1) {
     a_step["lanes"] = Value(program.lanes);
     a_step["ranks"] = Value(program.ranks);
+    Table whole;
+    for (const auto& [name, why] : program.whole) whole[name] = Value(why);
+    if (!whole.empty()) a_step["whole"] = Value(std::move(whole));
     a_step["own_micro_batches"] = Value(program.own_micro_batches());
     a_step["exchanges"] = Value(step.exchanges);
     a_step["sent"] = Value(static_cast<int64_t>(step.link_bytes));
@@ -300,6 +303,9 @@ void add_step(const Program& program, const Target& target, const DiskUse& disk,
       out.add("  ranks           %12lld, this is number %lld and has %lld lane%s\n", static_cast<long long>(program.ranks),
               static_cast<long long>(program.rank), static_cast<long long>(program.lanes / program.ranks),
               program.lanes == program.ranks ? "" : "s");
+    if (!program.whole.empty())
+      out.add("  whole on each   %12zu of the tensors that processes were to divide: '%s', because %s\n", program.whole.size(),
+              program.whole.front().first.c_str(), program.whole.front().second.c_str());
     if (const Launches step = launches_of(program); step.exchanges)
       out.add("  exchanges       %12lld a step, in which each process sends %s\n", static_cast<long long>(step.exchanges),
               bytes_text(static_cast<int64_t>(step.link_bytes)).c_str());

@@ -1,4 +1,5 @@
 // checksum: at the bandwidth of memory. Blocks are summed by themselves; a sum of integers has no order.
+#include <algorithm>
 #include <cstring>
 
 #include "cpu/vector.hpp"
@@ -26,16 +27,18 @@ class Checksums {
     blocks_.run([&](size_t i, int64_t block) {
       const Node& n = nodes_[i];
       const int64_t first = block * kBlock, bytes = std::min(count(n.in(0)) - first, kBlock);
-      partial_[blocks_.begin(i) + block] = galley_checksum_part(n.read<uint8_t>(0) + first, bytes, first / 8);
+      partial_[blocks_.begin(i) + block] =
+          galley_checksum_part(n.read<uint8_t>(0) + first, bytes, first / 8 + std::max<int64_t>(first_of(n), 0));
     });
     for (size_t i = 0; i < nodes_.size(); ++i) {
-      uint64_t sum = galley_checksum_begin(count(nodes_[i].in(0)));
+      uint64_t sum = first_of(nodes_[i]) < 0 ? galley_checksum_begin(count(nodes_[i].in(0))) : 0;
       for (int64_t block = 0; block < blocks_of(nodes_[i]); ++block) sum += partial_[blocks_.begin(i) + block];
       std::memcpy(nodes_[i].write<int32_t>(0), &sum, sizeof sum);
     }
   }
 
  private:
+  static int64_t first_of(const Node& n) { return n.i("first", -1); }
   static int64_t blocks_of(const Node& n) { return galley::cpu::divide_up(count(n.in(0)), kBlock); }
 
   Nodes nodes_;

@@ -14,7 +14,12 @@ struct Bytes {
   static void check(const Node& n) {
     if (n.in(0).dtype != GALLEY_U8 || n.out(0).dtype != GALLEY_I32) unsupported("dtypes or shapes");
   }
-  explicit Bytes(const Node& n) : x(n.read<uint8_t>(0)), count(galley::cuda::count(n.in(0))), y(n.write<int32_t>(0)) {}
+  explicit Bytes(const Node& n)
+      : x(n.read<uint8_t>(0)),
+        count(galley::cuda::count(n.in(0))),
+        first_word(n.i("first", -1) < 0 ? 0 : n.i("first", -1)),
+        base(n.i("first", -1) < 0 ? galley_checksum_begin(count) : 0),
+        y(n.write<int32_t>(0)) {}
 
   __device__ uint64_t part(int64_t first) const {
     const int64_t end = count - first < kPart ? count : first + kPart;
@@ -43,13 +48,15 @@ struct Bytes {
     return sum;
   }
   __device__ void finish(uint64_t sum) const {
-    sum += galley_checksum_begin(count);
+    sum += base;
     y[0] = static_cast<int32_t>(static_cast<uint32_t>(sum));
     y[1] = static_cast<int32_t>(static_cast<uint32_t>(sum >> 32));
   }
 
   /// Of the word that begins at byte `at`.
-  __device__ static uint64_t mixed(uint64_t word, int64_t at) { return galley_checksum_mix(word, static_cast<uint64_t>(at / 8) + 1); }
+  __device__ uint64_t mixed(uint64_t word, int64_t at) const {
+    return galley_checksum_mix(word, static_cast<uint64_t>(at / 8 + first_word) + 1);
+  }
   /// The word there, byte by byte: the last one may be short, and x may lie anywhere.
   __device__ uint64_t assembled(int64_t at) const {
     uint64_t word = 0;
@@ -60,6 +67,8 @@ struct Bytes {
 
   const uint8_t* x;
   int64_t count;
+  int64_t first_word;  // of the tensor, with which a part begins
+  uint64_t base;       // what the tensor's length adds; 0 for a part
   int32_t* y;
 };
 

@@ -33,7 +33,7 @@ void sum(const Node& n, void* workspace) {
   switch (n.in(0).dtype) {
     case GALLEY_F64: return add_as<double>(n);
     case GALLEY_I32: return add_as<uint32_t>(n);
-    default: return add_as<float>(n);
+    default: return cpu::map(n, [](float value) { return value; });
   }
 }
 

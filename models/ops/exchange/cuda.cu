@@ -7,11 +7,22 @@ namespace {
 constexpr int kThreads = 256, kNumbers = 4;  // that a thread takes
 
 template <class T>
+__device__ T plus(T a, T b) {
+  if constexpr (sizeof(T) == 2) {
+    T sum;
+    narrow(widen(a) + widen(b), sum);
+    return sum;
+  } else {
+    return a + b;
+  }
+}
+
+template <class T>
 __global__ void __launch_bounds__(kThreads) exchange_alone(const T* x, T* y, int64_t count, bool adds) {
   const int64_t first = static_cast<int64_t>(blockIdx.x) * (kNumbers * kThreads) + threadIdx.x;
 #pragma unroll
   for (int k = 0; k < kNumbers; ++k)
-    if (const int64_t i = first + k * kThreads; i < count) y[i] = adds ? y[i] + x[i] : x[i];
+    if (const int64_t i = first + k * kThreads; i < count) y[i] = adds ? plus(y[i], x[i]) : x[i];
 }
 template <class T>
 void run_as(const Node& n, galley_queue* queue, int64_t numbers) {
@@ -25,6 +36,8 @@ void sum(const Node& n, void*, galley_queue* queue) {
   switch (n.in(0).dtype) {
     case GALLEY_F64: return run_as<double>(n, queue, count(n.in(0)));
     case GALLEY_I32: return run_as<uint32_t>(n, queue, count(n.in(0)));
+    case GALLEY_BF16: return run_as<Bf16>(n, queue, count(n.in(0)));
+    case GALLEY_F16: return run_as<F16>(n, queue, count(n.in(0)));
     default: return run_as<float>(n, queue, count(n.in(0)));
   }
 }

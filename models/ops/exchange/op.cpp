@@ -1,7 +1,7 @@
-// Exchanges between the processes (ranks) of a run: sums and parts of tensors. Sums are made in the dtype, one rank after the other: they
-// have the same bytes on each rank, in each run, and where one process adds the same tensors in this order. Plugins that join processes
-// have the kernels; those beside this file are for one rank, of which the sum is its tensor and the part the whole. References of sums are
-// given what all ranks have; those of parts are of one rank.
+// Exchanges between the processes (ranks) of a run: sums and parts of tensors. Sums are made in the dtype, one rank after the other, those of 16 bits
+// rounded after each: they have the same bytes on each rank, in each run, and where one process adds the same tensors in this order. Plugins that join processes
+// have the kernels; those beside this file are for one rank, of which the sum is its tensor and the part the whole. References are given
+// what all ranks have, one after the other.
 //
 // There are no gradients: gradients and updates are what is exchanged, and nothing differentiates those.
 #include "galley/cpp/exchange.hpp"
@@ -20,11 +20,8 @@ int64_t ranks_of(const Node& n) {
 
 void sums(const Node& n) {
   const uint32_t dtype = n.in(0).dtype;
-  if (dtype != GALLEY_F32 && dtype != GALLEY_F64 && dtype != GALLEY_I32) wrong(n, "x has to be F32, F64 or I32");
-}
-
-void alone(const Node& n) {
-  if (n.i("ranks", 0) != 1) wrong(n, "the reference is of one rank, and this node of " + std::to_string(n.i("ranks", 0)));
+  if (dtype != GALLEY_F32 && dtype != GALLEY_F64 && dtype != GALLEY_BF16 && dtype != GALLEY_F16 && dtype != GALLEY_I32)
+    wrong(n, "x has to be F32, F64, BF16, F16 or I32");
 }
 
 /// The sum of what all ranks have, which may take the place of this rank's.
@@ -46,12 +43,6 @@ void sum_reference(const Node& n) {
   else add_ranks(n, n.read<double>(0), n.write<double>(0));
 }
 
-void nothing_reference(const Node& n) { alone(n); }
-void same_reference(const Node& n) {
-  alone(n);
-  std::memcpy(n.write<char>(0), n.read<char>(0), static_cast<size_t>(galley_operand_bytes(&n.in(0))));
-}
-
 /// What one rank sends in a sum: its numbers of all other parts, then its part of the sum to all others.
 void sum_cost(const Node& n, galley_cost& cost) {
   const auto ranks = static_cast<double>(n.i("ranks", 1));
@@ -64,7 +55,7 @@ void reduce_here_shape(const Node& n, Shapes&) {
   sums(n);
   ranks_of(n);
 }
-Op all_reduce_here("all_reduce_here", "x = x of rank 0 + x of rank 1 + …, in this order; x (…) F32, F64 or I32");
+Op all_reduce_here("all_reduce_here", "x = x of rank 0 + x of rank 1 + …, in this order; x (…) F32, F64, BF16, F16 or I32");
 const bool reduce_here_added = add(all_reduce_here.flags(GALLEY_OP_EXCHANGE)
                                        .input("x", GALLEY_ROLE_ROWS, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT)
                                        .attr("ranks", GALLEY_ATTR_I64, GALLEY_ATTR_REQUIRED, "of the axis")
@@ -83,7 +74,7 @@ void reduce_shape(const Node& n, Shapes& out) {
 Op all_reduce(
     "all_reduce",
     "y = x of rank 0 + x of rank 1 + …, in this order; where y, the same on all ranks, accumulates, y + x of rank 0 + …; x (…) F32, "
-    "F64 or I32");
+    "F64, BF16, F16 or I32");
 const bool reduce_added = add(all_reduce.flags(GALLEY_OP_EXCHANGE)
                                   .input("x", GALLEY_ROLE_ROWS)
                                   .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES)
@@ -95,6 +86,8 @@ const bool reduce_added = add(all_reduce.flags(GALLEY_OP_EXCHANGE)
                                   .test("number", {{GALLEY_F32, {}}}, Attrs().s("axis", "data").i("ranks", 1))
                                   .test("large", {{GALLEY_F32, {5, 4099}}}, Attrs().s("axis", "data").i("ranks", 1))
                                   .test("f64", {{GALLEY_F64, {3, 7}}}, Attrs().s("axis", "data").i("ranks", 1))
+                                  .test("bf16", {{GALLEY_BF16, {37, 67}}}, Attrs().s("axis", "data").i("ranks", 1))
+                                  .test("f16", {{GALLEY_F16, {37, 67}}}, Attrs().s("axis", "data").i("ranks", 1))
                                   .test("i32", {{GALLEY_I32, {3, 70}, -9, 9}}, Attrs().s("axis", "data").i("ranks", 1)));
 
 // ---- Parts --------------------------------------------------------------------------------------------------------------------
@@ -120,10 +113,24 @@ void has_part(const Node& n, int64_t own) {
 }
 
 void scatter_shape(const Node& n, Shapes& out) {
-  in_f32(n, 0, "x");
+  sums(n);
   const Parts p(n);
   has_total(n, "x", p.total());
-  out.set(0, GALLEY_F32, {p.own().count});
+  out.set(0, n.in(0).dtype, {p.own().count});
+}
+template <class T>
+void add_parts(const Node& n) {
+  const Parts p(n);
+  const T* x = n.read<T>(0) + p.own().first;
+  for (int64_t i = 0; i < p.own().count; ++i) {
+    T sum = x[i];
+    for (int64_t r = 1; r < p.ranks(); ++r) sum += x[r * p.total() + i];
+    n.write<T>(0)[i] = sum;
+  }
+}
+void scatter_reference(const Node& n) {
+  if (n.in(0).dtype == GALLEY_I32) add_parts<int32_t>(n);
+  else add_parts<double>(n);
 }
 void scatter_cost(const Node& n, galley_cost& cost) {
   const Parts p(n);
@@ -131,16 +138,24 @@ void scatter_cost(const Node& n, galley_cost& cost) {
 }
 Op reduce_scatter("reduce_scatter",
                   "y = this rank's part of x of rank 0 + x of rank 1 + …, added to y one after the other where y "
-                  "accumulates; x (…) F32, y (its part)");
+                  "accumulates; x (…) F32, F64, BF16, F16 or I32, y (its part)");
 const bool scatter_added = add(parts(reduce_scatter)
                                    .input("x", GALLEY_ROLE_WHOLE)
                                    .output("y", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_ACCUMULATES)
                                    .infer<scatter_shape>()
                                    .cost<scatter_cost>()
-                                   .reference<same_reference>()
+                                   .reference<scatter_reference>()
                                    .test("all", {{GALLEY_F32, {37, 67}}}, whole_of_one(37 * 67))
+                                   .test("bf16", {{GALLEY_BF16, {37, 67}}}, whole_of_one(37 * 67))
                                    .test("one", {{GALLEY_F32, {1}}}, whole_of_one(1).i("start", 3)));
 
+void gather_reference(const Node& n) {
+  const Parts p(n);
+  const int64_t size = galley_dtype_bytes(n.in(0).dtype);
+  const char* x = n.read<char>(0);
+  for (int64_t r = 0; r < p.ranks(); x += p.of(r++).count * size)
+    std::memcpy(n.write<char>(0) + p.of(r).first * size, x, static_cast<size_t>(p.of(r).count * size));
+}
 void gather_cost(const Node& n, galley_cost& cost) {
   const Parts p(n);
   cost.link_bytes = static_cast<double>((p.ranks() - 1) * p.own().count * galley_dtype_bytes(n.in(0).dtype));
@@ -165,20 +180,27 @@ const bool gather_added = add(parts(all_gather)
                                   .attr("shape", GALLEY_ATTR_I64, GALLEY_ATTR_LIST, "of y; without it, y has one extent")
                                   .infer<gather_shape>()
                                   .cost<gather_cost>()
-                                  .reference<same_reference>()
+                                  .reference<gather_reference>()
                                   .test("f32", {{GALLEY_F32, {37 * 67}}}, whole_of_one(37 * 67).list("shape", {37, 67}))
                                   .test("bf16", {{GALLEY_BF16, {5, 13}}}, whole_of_one(65).i("start", 1))
                                   .test("f64", {{GALLEY_F64, {5}}}, whole_of_one(5))
                                   .test("i32", {{GALLEY_I32, {5}, -9, 9}}, whole_of_one(5))
                                   .test("u8", {{GALLEY_U8, {70}, 0, 255}}, whole_of_one(70)));
 
+void gather_here_reference(const Node& n) {
+  const Parts p(n);
+  const int64_t size = galley_dtype_bytes(n.in(0).dtype);
+  char* y = n.update<char>(0);
+  for (int64_t r = 1; r < p.ranks(); ++r)
+    std::memcpy(y + p.of(r).first * size, y + (r * p.total() + p.of(r).first) * size, static_cast<size_t>(p.of(r).count * size));
+}
 void gather_here_shape(const Node& n, Shapes&) { has_total(n, "y", Parts(n).total()); }
 Op all_gather_here("all_gather_here", "y has this rank's part, then those of all ranks; y (…) in any dtype");
 const bool gather_here_added = add(parts(all_gather_here)
                                        .input("y", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT)
                                        .infer<gather_here_shape>()
                                        .cost<gather_cost>()
-                                       .reference<nothing_reference>()
+                                       .reference<gather_here_reference>()
                                        .test("bf16", {{GALLEY_BF16, {5, 13}}}, whole_of_one(65))
                                        .test("u8", {{GALLEY_U8, {70}, 0, 255}}, whole_of_one(70)));
 

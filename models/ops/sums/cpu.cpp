@@ -19,6 +19,21 @@ double squares(const T* x, int64_t n) {
   });
 }
 
+/// The squares of one block of a node's x.
+double block_sum(const Node& n, int64_t block) {
+  const int64_t first = block * cpu::block_elements, size = std::min(count(n.in(0)) - first, cpu::block_elements);
+  switch (n.in(0).dtype) {
+    case GALLEY_BF16: return squares(n.read<cpu::Bf16>(0) + first, size);
+    case GALLEY_F16: return squares(n.read<cpu::F16>(0) + first, size);
+    default: return squares(n.read<float>(0) + first, size);
+  }
+}
+double sum_of(const double* blocks, int64_t count) {
+  double sum = 0;
+  for (int64_t block = 0; block < count; ++block) sum += blocks[block];
+  return sum;
+}
+
 /// Of any number of tensors, all their blocks in one region.
 class SumSquares {
  public:
@@ -32,21 +47,8 @@ class SumSquares {
     for (const Node& n : nodes_) blocks_.add(blocks_of(n));
   }
   void run() const {
-    blocks_.run([&](size_t i, int64_t block) {
-      const Node& n = nodes_[i];
-      const int64_t first = block * cpu::block_elements, size = std::min(count(n.in(0)) - first, cpu::block_elements);
-      double& sum = partial_[blocks_.begin(i) + block];
-      switch (n.in(0).dtype) {
-        case GALLEY_BF16: sum = squares(n.read<cpu::Bf16>(0) + first, size); break;
-        case GALLEY_F16: sum = squares(n.read<cpu::F16>(0) + first, size); break;
-        default: sum = squares(n.read<float>(0) + first, size);
-      }
-    });
-    for (size_t i = 0; i < nodes_.size(); ++i) {
-      double sum = 0;
-      for (int64_t block = 0; block < blocks_of(nodes_[i]); ++block) sum += partial_[blocks_.begin(i) + block];
-      *nodes_[i].write<double>(0) = sum;
-    }
+    blocks_.run([&](size_t i, int64_t block) { partial_[blocks_.begin(i) + block] = block_sum(nodes_[i], block); });
+    for (size_t i = 0; i < nodes_.size(); ++i) *nodes_[i].write<double>(0) = sum_of(partial_ + blocks_.begin(i), blocks_of(nodes_[i]));
   }
 
  private:
@@ -56,6 +58,13 @@ class SumSquares {
   Blocks blocks_;
   double* partial_;
 };
+
+bool takes_squares(const Node& n) { return cpu::is_number(n.in(0).dtype); }
+void block_squares(const Node& n, void*) {
+  auto* y = n.write<double>(0);
+  parallel(cpu::divide_up(count(n.in(0)), cpu::block_elements), [&](int64_t block) { y[block] = block_sum(n, block); });
+}
+void sum_blocks(const Node& n, void*) { *n.write<double>(0) = sum_of(n.read<double>(0), count(n.in(0))); }
 
 void norm_finish(const Node& n, void*) {
   double sum = 0;
@@ -78,7 +87,8 @@ void sum_rows(const Node& n, void* workspace) {
 int64_t sum_rows_workspace(const Node& n, const galley_target&) { return cpu::column_sums_workspace(rows(n.in(0)), columns(n.in(0)), 1); }
 
 const bool added = add(nodes_kernel<SumSquares>("sum_squares.cpu", "sum_squares")) &&
-                   add(kernel<norm_finish>("norm_finish.cpu", "norm_finish")) &&
+                   add(kernel<block_squares, takes_squares>("block_squares.cpu", "block_squares")) &&
+                   add(kernel<sum_blocks>("sum_blocks.cpu", "sum_blocks")) && add(kernel<norm_finish>("norm_finish.cpu", "norm_finish")) &&
                    add(kernel<sum_rows, cpu::all_numbers, sum_rows_workspace>("sum_rows.cpu", "sum_rows"));
 
 }  // namespace

@@ -1,4 +1,6 @@
 // sum_squares: y = Σ x² of each tensor, F64 (1), by TensorSums: 16,384 elements a block of threads, 8 at a time; bound by reading x once.
+// block_squares, sum_blocks: the same in two ops, for a gradient of which each process has a part; a block of threads for 16,384 elements,
+// and one for the blocks.
 // norm_finish: √(Σ sums) / scale, one block over a table of the sums' addresses; bound by its launch.
 //
 // F64 is slow on most GPUs, also the conversion to it. So a thread adds the squares of 32 numbers in F32, where it has room for them (they
@@ -75,6 +77,48 @@ struct Squares {
   double* y;
 };
 
+// ---- The same of a part, and of the blocks of all parts ------------------------------------------------------------------------------
+
+__global__ void __launch_bounds__(kSumThreads) sum_block(Squares x) {
+  const double sum = block_sum<kSumThreads>(x.part(static_cast<int64_t>(blockIdx.x) * Squares::kPart));
+  if (threadIdx.x == 0) x.y[blockIdx.x] = sum;
+}
+
+class BlockSquares {
+ public:
+  static void query(const Node& n, const galley_target&, galley_kernel_plan&) { Squares::check(n); }
+  BlockSquares(const Node& n, const galley_kernel_setup&) : x_(n), blocks_(blocks_of(x_.count, Squares::kPart)) {}
+  void run(galley_queue* queue) const {
+    if (blocks_) launch(sum_block, {blocks_, kSumThreads}, queue, x_);
+  }
+
+ private:
+  Squares x_;
+  int64_t blocks_;
+};
+
+/// In the order of detail::sum_tensors.
+__global__ void __launch_bounds__(kSumThreads) add_blocks(const double* blocks, int64_t count, double* y) {
+  double sum = 0;
+#pragma unroll 4
+  for (int64_t i = threadIdx.x; i < count; i += kSumThreads) sum += blocks[i];
+  sum = block_sum<kSumThreads>(sum);
+  if (threadIdx.x == 0) *y = sum;
+}
+
+class SumBlocks {
+ public:
+  static void query(const Node&, const galley_target&, galley_kernel_plan&) {}
+  SumBlocks(const Node& n, const galley_kernel_setup&)
+      : x_(n.read<double>(0)), count_(galley::cuda::count(n.in(0))), y_(n.write<double>(0)) {}
+  void run(galley_queue* queue) const { launch(add_blocks, {1, kSumThreads}, queue, x_, count_, y_); }
+
+ private:
+  const double* x_;
+  int64_t count_;
+  double* y_;
+};
+
 // ---- norm_finish --------------------------------------------------------------------------------------------------------------------
 
 __global__ void __launch_bounds__(kSumThreads)
@@ -113,6 +157,8 @@ class NormFinish {
 };
 
 const bool added = add(nodes_kernel<TensorSums<Squares>>("sum_squares.cuda", "sum_squares")) &&
+                   add(kernel_of<BlockSquares>("block_squares.cuda", "block_squares")) &&
+                   add(kernel_of<SumBlocks>("sum_blocks.cuda", "sum_blocks")) &&
                    add(kernel_of<NormFinish>("norm_finish.cuda", "norm_finish"));
 
 }  // namespace

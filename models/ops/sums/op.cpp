@@ -1,4 +1,5 @@
 // Sums: squares of a tensor (the global norm, and the proof that a gradient arrived), the norm they make, and a bias's gradient.
+#include <algorithm>
 #include <cmath>
 
 #include "ops/check.hpp"
@@ -34,6 +35,55 @@ const bool squares_added = add(sum_squares.flags(GALLEY_OP_PRIVATE)
                                    .test("huge", {{GALLEY_F32, {3, 67}, -1e30, 1e30}})
                                    .test("tiny", {{GALLEY_F32, {3, 67}, -1e-30, 1e-30}})
                                    .test("huge_bf16", {{GALLEY_BF16, {37, 671}, -1e30, 1e30}}));
+
+/// Elements of a block: with other ones the sums would have other bytes.
+constexpr int64_t kBlock = 16384;
+int64_t blocks_of(int64_t elements) { return (elements + kBlock - 1) / kBlock; }
+
+void block_squares_shape(const Node& n, Shapes& out) {
+  numbers(n, 0, "x");
+  out.set(0, GALLEY_F64, {blocks_of(count(n.in(0)))});
+}
+void block_squares_reference(const Node& n) {
+  for (int64_t block = 0; block < blocks_of(count(n.in(0))); ++block) {
+    double sum = 0;
+    for (int64_t i = block * kBlock; i < std::min(count(n.in(0)), (block + 1) * kBlock); ++i)
+      sum += n.read<double>(0)[i] * n.read<double>(0)[i];
+    n.write<double>(0)[block] = sum;
+  }
+}
+
+Op block_squares("block_squares", "y = Σ x² of each 16,384 elements, F64 (blocks), to the bit as sum_squares adds them up");
+const bool block_squares_added = add(block_squares.flags(GALLEY_OP_PRIVATE)
+                                         .input("x", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_ANY_DTYPE)
+                                         .output("y", GALLEY_ROLE_WHOLE)
+                                         .infer<block_squares_shape>()
+                                         .reference<block_squares_reference>()
+                                         .test("small", {{GALLEY_F32, {2, 3, 5}}})
+                                         .test("blocks", {{GALLEY_F32, {37, 6711}}})
+                                         .test("even", {{GALLEY_F32, {2, 16384}}})
+                                         .test("bf16", {{GALLEY_BF16, {37, 671}}})
+                                         .test("f16", {{GALLEY_F16, {37, 671}}}));
+
+void sum_blocks_shape(const Node& n, Shapes& out) {
+  if (n.in(0).dtype != GALLEY_F64) wrong(n, "x has to be F64");
+  out.set(0, GALLEY_F64, {1});
+}
+void sum_blocks_reference(const Node& n) {
+  double sum = 0;
+  for (int64_t i = 0; i < count(n.in(0)); ++i) sum += n.read<double>(0)[i];
+  *n.write<double>(0) = sum;
+}
+
+Op sum_blocks("sum_blocks", "y = Σ x, to the bit as sum_squares adds up its blocks; x F64 (blocks), y F64 (1)");
+const bool sum_blocks_added = add(sum_blocks.flags(GALLEY_OP_PRIVATE)
+                                      .input("x", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)
+                                      .output("y", GALLEY_ROLE_WHOLE)
+                                      .infer<sum_blocks_shape>()
+                                      .reference<sum_blocks_reference>()
+                                      .test("one", {{GALLEY_F64, {1}, 0, 5}})
+                                      .test("several", {{GALLEY_F64, {301}, 0, 5}})
+                                      .test("many", {{GALLEY_F64, {5003}, 0, 5}}));
 
 void norm_shape(const Node& n, Shapes& out) {
   single(n, 0, "scale");

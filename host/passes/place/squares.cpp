@@ -1,0 +1,49 @@
+#include "host/passes/place/squares.hpp"
+
+#include <utility>
+
+#include "host/passes/place/exchanges.hpp"
+
+namespace galley {
+
+bool Squares::takes(const GraphNode& node) const { return node.op == c_.roles.sum_squares && homes_.cut(node.inputs[0]); }
+
+Operand Squares::blocks(int64_t first, int64_t count) const {
+  Operand out = code_.all_of(all_);
+  out.offset = first * galley_dtype_bytes(out.dtype);
+  out.shape = {count};
+  return out;
+}
+
+Status Squares::add(const GraphNode& node) {
+  if (all_ == no_tensor) {
+    int64_t count = 0;
+    for (const auto& [t, cut] : c_.cuts.tensors)
+      if (c_.graph.tensor(t).kind == GALLEY_KIND_GRADIENT) count += (cut.ends.back() + kCutBlock - 1) / kCutBlock;
+    all_ = code_.temporary("squares of blocks", GALLEY_F64, {count}, no_use).tensor;
+    AttrList zero;
+    zero.set("value", 0.0);
+    TRY_STATUS(code_.op(c_.roles.fill, "begin squares of blocks", {}, {code_.all_of(all_)}, std::move(zero)));
+  }
+  Sum made = {node.inputs[0], node.outputs[0], sums_.empty() ? 0 : sums_.back().block + sums_.back().blocks, 0};
+  const Cut& cut = *homes_.cut(made.gradient);
+  made.blocks = (cut.ends.back() + kCutBlock - 1) / kCutBlock;
+  sums_.push_back(made);
+  const TensorPiece own = homes_.own(cut);
+  if (own.count == 0) return ok();
+  const std::vector<Operand> part = TRY(staging_.bring(made.gradient, own, Staging::For::Reading));
+  return code_.op(c_.roles.block_squares, node.name, {part.front()},
+                  {blocks(made.block + own.first / kCutBlock, (own.count + kCutBlock - 1) / kCutBlock)}, {});
+}
+
+Status Squares::finish() {
+  if (sums_.empty()) return ok();
+  TRY_STATUS(code_.op(c_.roles.all_reduce_here, "reduce squares of blocks", {code_.all_of(all_)}, {}, sum_attrs(c_.program)));
+  for (const Sum& made : std::exchange(sums_, {}))
+    TRY_STATUS(code_.op(c_.roles.sum_blocks, "sum of squares of " + homes_.tensors()[made.gradient].name, {blocks(made.block, made.blocks)},
+                        {homes_.operand(made.sum)}, {}));
+  all_ = no_tensor;
+  return ok();
+}
+
+}  // namespace galley
