@@ -5,12 +5,14 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "host/base/nearest.hpp"
 #include "host/base/new_file.hpp"
 #include "host/base/units.hpp"
 #include "host/commands/compare.hpp"
 #include "host/commands/run_commands.hpp"
+#include "host/proofs/congruent.hpp"
 #include "host/proofs/dump.hpp"
 #include "host/proofs/shadow.hpp"
 #include "host/session/study.hpp"
@@ -66,6 +68,29 @@ std::string proved_text(const Study& s) {
   return "proved by executing it without data: " + grouped(instructions) + " instructions in " + std::to_string(segments) +
          " segments read only what was written before, write only what nobody else needs, and " + grouped(s.program.tensors.size()) +
          " tensors lie within their memories, apart while they are in use\n";
+}
+
+/// Plans for other processes of the run, all or some of many, and proves that they fit together. Returns what was proved.
+Result<std::string> check_processes(const std::string& recipe, StudyOptions options, const Study& own) {
+  constexpr int64_t kMost = 8;
+  const int64_t n = own.program.ranks;
+  std::set<int64_t> ranks = {0, 1, n / 2, n - 1, own.program.rank};
+  for (int64_t r = 0; r < n && n <= kMost; ++r) ranks.insert(r);
+  options.watch = {};
+  options.warn = [](const std::string&) {};
+  std::vector<std::unique_ptr<Study>> others;
+  std::vector<const Program*> programs;
+  std::string names;
+  for (const int64_t rank : ranks) {
+    options.lanes.rank = rank;
+    if (rank != own.program.rank) others.push_back(TRY(study(recipe, options)));
+    programs.push_back(rank == own.program.rank ? &own.program : &others.back()->program);
+    names += (names.empty() ? "" : ", ") + std::to_string(rank);
+  }
+  const bool all = std::ssize(programs) == n;
+  TRY_STATUS(congruent(programs, all));
+  return (all ? "all processes" : "processes " + names) + " exchange the same in the same order" +
+         (all ? ", and their parts are the whole" : "") + "\n";
 }
 
 /// A plan that does not fit, or needs more than the locked one, is an error, for scripts: it has been shown.
@@ -137,7 +162,8 @@ Status command_plan(const CommandLine& a) {
   if (a.has("--check")) {
     TRY_STATUS(check_plan(s->program, s->plan, s->target));
     // Not with --json: then stdout is the document.
-    if (!a.has("--json")) std::fputs(proved_text(*s).c_str(), stdout);
+    const std::string together = s->program.ranks > 1 ? TRY(check_processes(a.positional[0], options, *s)) : "";
+    if (!a.has("--json")) std::fputs((proved_text(*s) + together).c_str(), stdout);
   }
   const DiskUse disk = disk_use(s->program, s->recipe);
   std::optional<PlanChange> change;

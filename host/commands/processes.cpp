@@ -23,6 +23,7 @@ namespace {
 struct Joined {
   std::unique_ptr<Plugins> plugins;
   std::unique_ptr<const Axes> axes;
+  Target target;
   std::unique_ptr<Party> party;
   bool refused = false;  ///< rank 0 says why
   std::unique_ptr<Observer> steps;
@@ -54,6 +55,35 @@ void share_processors(const RankPlace& place) {
   (void)sched_setaffinity(0, sizeof own, &own);
 }
 
+/// What can join processes on this device: one for each plugin, in the order in which plugins are found.
+Result<std::vector<PartyOptions>> ways_to_join(const RankPlace& place, const StudyOptions& options, const std::filesystem::path& meeting) {
+  const std::filesystem::path built_in[] = {options.installation.plugins};
+  joined.plugins = Plugins::scan(plugin_search_path(built_in, options.plugin_path), [](const std::string&) {});
+  if (const Registered<galley_device> device = joined.plugins->device(options.device)) joined.target = TRY(describe_target(*device.table));
+  joined.axes = std::make_unique<const Axes>(place.ranks, place.rank);
+  PartyOptions with;
+  with.target = &joined.target;
+  with.axes = joined.axes->view();
+  with.meeting = meeting;
+  std::vector<PartyOptions> ways;
+  std::string problem;
+  for (const auto& plugin : joined.plugins->all()) {
+    if (plugin->manifest.ranks.empty()) continue;
+    if (const Status loaded = joined.plugins->load(*plugin); !loaded) {
+      problem = loaded.error().cause;
+      continue;
+    }
+    with.caller = {plugin->manifest.id};
+    for (const galley_ranks* table : plugin->library->ranks) {
+      with.table = table;
+      if (table->device == options.device) ways.push_back(with);
+    }
+  }
+  if (!ways.empty()) return ways;
+  return recipe_error("no plugin joins processes on device '" + options.device + "'" + (problem.empty() ? "" : ": " + problem),
+                      described(place, 0) + " was started by " + place.launcher + "; one process needs no such plugin");
+}
+
 void be_silent() {
   std::fflush(stdout);
   if (const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC); nowhere >= 0) {
@@ -66,32 +96,19 @@ void be_silent() {
 
 Result<Party*> join_processes(StudyOptions& options, const std::filesystem::path& meeting) {
   const RankPlace place = TRY(place_here());
-  PartyOptions with;
-  Target target;
-  if (place.ranks > 1) {
-    const std::filesystem::path built_in[] = {options.installation.plugins};
-    joined.plugins = Plugins::scan(plugin_search_path(built_in, options.plugin_path), [](const std::string&) {});
-    std::string problem;
-    for (const auto& plugin : joined.plugins->all()) {
-      if (plugin->manifest.ranks.empty() || with.table) continue;
-      if (const Status loaded = joined.plugins->load(*plugin); !loaded) {
-        problem = loaded.error().cause;
-        continue;
-      }
-      for (const galley_ranks* table : plugin->library->ranks)
-        if (table->device == options.device) with = {.table = table, .caller = {plugin->manifest.id}};
+  std::vector<PartyOptions> ways(1);  // a run of one process needs no plugin
+  if (place.ranks > 1) ways = TRY(ways_to_join(place, options, meeting));
+  // The first plugin that can: one may not know the launcher.
+  std::optional<Error> first;
+  for (const PartyOptions& way : ways) {
+    Result<std::unique_ptr<Party>> opened = Party::open(place, way);
+    if (opened) {
+      joined.party = std::move(*opened);
+      break;
     }
-    if (!with.table)
-      return recipe_error("no plugin joins processes on device '" + options.device + "'" + (problem.empty() ? "" : ": " + problem),
-                          described(place, 0) + " was started by " + place.launcher + "; one process needs no such plugin");
-    const Registered<galley_device> device = joined.plugins->device(options.device);
-    if (device) target = TRY(describe_target(*device.table));
-    with.target = &target;
-    joined.axes = std::make_unique<const Axes>(place.ranks, place.rank);
-    with.axes = joined.axes->view();
-    with.meeting = meeting;
+    if (!first) first = opened.error();
   }
-  joined.party = TRY(Party::open(place, with));
+  if (!joined.party) return *first;
   share_processors(place);  // the plugin has seen whether there is a processor for each
   if (place.rank > 0) {
     be_silent();

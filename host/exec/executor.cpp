@@ -175,7 +175,7 @@ Status Executor::enqueue(const Prepared& prepared, const Instruction& code, bool
     case Action::Record: return machine_->record(prepared.queue, prepared.event);
     case Action::Wait: return machine_->wait(prepared.queue, prepared.event);
     case Action::Read: return files.read(code);
-    case Action::Write: return exporter ? exporter->write(code) : ok();
+    case Action::Write: return exporter ? exporter->write(code) : plugin_error("files are written in the segment 'export' only");
   }
   return ok();
 }
@@ -186,6 +186,7 @@ Status Executor::run_one(SegmentKind kind, size_t index, const MicroPlace& place
   if (!place.runs(code.when))  // others wait for the event of a copy
     return code.action() == Action::Copy && prepared.event != 0 ? machine_->record(prepared.queue, prepared.event) : ok();
   const bool later = place.later(code.when);
+  if (code.write() && kind == SegmentKind::Export && !together_.leads) return ok();
   if (watches_.empty()) return enqueue(prepared, code, later, files, exporter);
   const auto run = [&]() -> Status {
     TRY_STATUS(enqueue(prepared, code, later, files, exporter));

@@ -67,7 +67,7 @@ Status claim_gradients(Compilation& c) {
   // A lane of one micro-batch keeps no whole gradient until its next one.
   const auto parts = [&](const Who& who) { return c.graph.tensor(who.tensor).storage.shard != GALLEY_SHARD_NO; };
   Lanes& lanes = c.decisions.lanes;
-  if (c.trains() && c.options.lanes.lanes == 0 && std::ranges::any_of(subjects, parts))
+  if (c.trains() && lanes.ranks > 1 && c.options.lanes.lanes == 0 && std::ranges::any_of(subjects, parts))
     lanes.lanes = c.decisions.micro_batches / lanes.ranks * lanes.ranks;
   return ok();
 }

@@ -181,6 +181,8 @@ struct Read {
   std::string hint;                  ///< what a user can do if the file has none of the names, or has several and they differ
   tensor_files::FileForm form;       ///< what the file has otherwise
   int64_t added_rows = 0;            ///< after those of the file; each is their mean
+  Shape whole = {};                  ///< if it reads a part of a tensor: the tensor's shape; else empty
+  int64_t first = 0;                 ///< the element with which the part begins
 };
 
 /// In export: writes inputs[0] to a file; inputs[1], if any, is its value before training.

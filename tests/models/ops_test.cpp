@@ -193,8 +193,9 @@ TEST(Ops, RefuseExchangesOfPartsThatDoNotFit) {
     return sdk::Attrs().i("ranks", ranks).i("rank", rank).i("start", start).list("ends", std::move(ends));
   };
   EXPECT_EQ(said("all_reduce", {f32({3})}, sdk::Attrs().i("ranks", 0)), "h.0.node: all_reduce: ranks = 0; an axis has at least 1");
-  EXPECT_EQ(said("all_reduce_here", {Tensor{GALLEY_BF16, {3}, {}}}, sdk::Attrs().i("ranks", 2)),
-            "h.0.node: all_reduce_here: x has to be F32, F64 or I32");
+  EXPECT_EQ(said("all_reduce_here", {Tensor{GALLEY_U8, {3}, {}}}, sdk::Attrs().i("ranks", 2)),
+            "h.0.node: all_reduce_here: x has to be F32, F64, BF16, F16 or I32");
+  EXPECT_EQ(said("all_reduce_here", {Tensor{GALLEY_BF16, {3}, {}}}, sdk::Attrs().i("ranks", 2)), "");
   EXPECT_EQ(said("reduce_scatter", {f32({3, 4})}, parts(2, 0, {5, 12})), "");
   EXPECT_EQ(said("reduce_scatter", {f32({3, 4})}, parts(0, 0, {})), "h.0.node: reduce_scatter: ranks = 0; an axis has at least 1");
   EXPECT_EQ(said("reduce_scatter", {f32({3, 4})}, parts(2, 2, {5, 12})), "h.0.node: reduce_scatter: rank = 2 is none of 2 ranks");
@@ -214,53 +215,47 @@ TEST(Ops, RefuseExchangesOfPartsThatDoNotFit) {
             "h.0.node: all_gather_here: y is (5); by its last end, the whole has 12 elements");
 }
 
-// What a reference of one rank would compute of several is no sum.
-TEST(Ops, ReferencesOfSumsAreGivenWhatAllRanksHave) {
-  double x[] = {1, 2, 10, 20, 100, 200}, y[] = {0, 0};
-  const int64_t shape[] = {2};
-  const auto operand = [&](double* data) {
+/// What the reference of an exchange makes in F64 of what all ranks have, one after the other; in the place of x if `y` is empty.
+std::vector<double> exchanged(const char* name, std::vector<double> x, int64_t own, std::vector<double> y, const sdk::Attrs& attrs) {
+  const auto operand = [&](std::vector<double>& data, const int64_t* shape) {
     auto out = sdk::fresh<galley_operand>();
     out.name = "";
-    out.data = data;
+    out.data = data.data();
     out.shape = shape;
     out.rank = 1;
     out.dtype = GALLEY_F64;
     return out;
   };
-  const galley_operand in = operand(x), to = operand(y);
+  const auto count = static_cast<int64_t>(y.size());
+  const galley_operand in = operand(x, &own), to = operand(y, &count);
   const galley_operand *const inputs[] = {&in}, *const outputs[] = {&to};
-  const sdk::Attrs attrs = sdk::Attrs().s("axis", "data").i("ranks", 3);
   auto node = sdk::fresh<galley_node_view>();
-  node.op = "all_reduce";
+  node.op = name;
   node.name = "h.0.node";
   node.inputs = inputs;
   node.outputs = outputs;
   node.attrs = attrs.data();
-  node.n_inputs = node.n_outputs = 1;
+  node.n_inputs = 1;
+  node.n_outputs = y.empty() ? 0 : 1;
   node.n_attrs = attrs.count();
-  const galley_op* op = models().op("all_reduce");
+  const galley_op* op = models().op(name);
   galley_error error = GALLEY_ERROR_INIT;
-  ASSERT_EQ(op->reference(op->self, &node, &error), GALLEY_OK) << error.text;
-  EXPECT_EQ(y[0], 111);
-  EXPECT_EQ(y[1], 222);
+  EXPECT_EQ(op->reference(op->self, &node, &error), GALLEY_OK) << error.text;
+  return y.empty() ? x : y;
 }
 
-// What a reference of one rank would make of several parts is not the whole.
-TEST(Ops, ReferencesOfPartsAreOfOneRank) {
-  Problem p;
-  p.op = models().op("all_gather");
-  p.name = "h.0.node";
-  p.inputs = {Tensor{GALLEY_F32, {2}, {1, 2}}};
-  const sdk::Attrs attrs = sdk::Attrs().s("axis", "data").i("ranks", 2).i("rank", 0).list("ends", {2, 4});
-  p.attrs = attrs.data();
-  p.n_attrs = attrs.count();
-  p.infer();
-  try {
-    run_reference(p);
-    FAIL() << "not refused";
-  } catch (const std::exception& e) {
-    EXPECT_NE(std::string(e.what()).find("the reference is of one rank, and this node of 2"), std::string::npos) << e.what();
-  }
+// What a reference of one rank would compute of several is no sum, and no whole.
+TEST(Ops, ReferencesOfExchangesAreGivenWhatAllRanksHave) {
+  const auto three = [] { return sdk::Attrs().s("axis", "data").i("ranks", 3); };
+  EXPECT_EQ(exchanged("all_reduce", {1, 2, 10, 20, 100, 200}, 2, {0, 0}, three()), (std::vector<double>{111, 222}));
+  const auto parts = [&](int64_t rank) { return three().i("rank", rank).i("start", 1).list("ends", {1, 1, 4}); };
+  // Part 0 is that of rank 1, part 1 of rank 2, which has nothing, part 2 of rank 0.
+  const std::vector<double> x = {1, 2, 3, 4, 10, 20, 30, 40, 100, 200, 300, 400};
+  EXPECT_EQ(exchanged("reduce_scatter", x, 4, {0, 0, 0}, parts(0)), (std::vector<double>{222, 333, 444}));
+  EXPECT_EQ(exchanged("reduce_scatter", x, 4, {0}, parts(1)), (std::vector<double>{111}));
+  EXPECT_EQ(exchanged("all_gather", {2, 3, 4, 1}, 3, {0, 0, 0, 0}, parts(0)), (std::vector<double>{1, 2, 3, 4}));
+  const std::vector<double> here = exchanged("all_gather_here", {-1, 2, 3, 4, 1, -1, -1, -1, -1, -1, -1, -1}, 4, {}, parts(2));
+  EXPECT_EQ(std::vector<double>(here.begin(), here.begin() + 4), (std::vector<double>{1, 2, 3, 4}));
 }
 
 TEST(Ops, FillTensorsOfAnyDtype) {

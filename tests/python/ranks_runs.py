@@ -10,7 +10,7 @@ import time
 
 from discrete_kit import discrete
 from galley_test import case, check, end_of, every, finish, fresh_folder, from_config, lines_of, program, run, Run, start, until, use
-from ranks_kit import left, mpirun, OPTIONS, train_with
+from ranks_kit import children, left, mpirun, OPTIONS, rank_of, train_with
 from steps_kit import recipes, refused, trained
 
 fresh_folder()
@@ -78,19 +78,6 @@ def stops_together():
     check(ended.returncode == 130, f'{ended}')
     check(re.search(r'galley: interrupted after step \d+, which is saved', ended.stderr) and ended.stderr.count('galley: interrupted') == 1, f'{ended}')
     check(len(states('stops')) == 1, f'{states("stops")}')
-
-
-def children(pid):
-    found = [int(x) for x in pathlib.Path(f'/proc/{pid}/task/{pid}/children').read_text().split()]
-    return found + [y for x in found for y in children(x)]
-
-
-def rank_of(pid):
-    try:
-        found = re.search(rb'OMPI_COMM_WORLD_RANK=(\d+)', pathlib.Path(f'/proc/{pid}/environ').read_bytes())
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return int(found.group(1)) if found else None
 
 
 @case

@@ -3,9 +3,10 @@
 import json
 import pathlib
 import re
+import sys
 
-from galley_test import case, cases, check, every, finish, fresh_folder, from_config, run, Run, strategies, use
-from ranks_kit import left, mpirun, train_with
+from galley_test import case, cases, check, every, finish, fresh_folder, from_config, from_folder, galley, program, run, Run, strategies, use
+from ranks_kit import left, mpirun, OPTIONS, train_with
 from steps_kit import planned, recipes, trained
 
 fresh_folder()
@@ -95,6 +96,20 @@ def proofs_of_several():
         check(left(train_with(2, path, f'proofs-{stage}-poison', '--poison')) == one, f'poison mode, stage {stage}')
 
 
+@cases({'f32': (), 'bf16': (use('amp', compute='bf16'),), 'nf4': (use('quantize-nf4'), lora), 'int8': (use('quantize-int8'), lora), 'stored': (use('amp', compute='bf16'), lora)})
+def begins_with_files(name, uses):
+    """Each process reads its parts of a model's files, those that are packed as they come too; the files' other tensors are not unknown."""
+    path = written(f'{name}-base', four, adamw, steps=1, save=dict(dtype='bf16') if name == 'stored' else {})
+    trained(path, f'{name}-base')
+    of_files = recipes(from_folder(pathlib.Path(f'{name}-base/model').resolve()), 'data.random {}', batch=1, length=8, seed=3, steps=2, lanes=4)
+    path = of_files(name, four, zero[3], *uses, adamw)
+    one = left(trained(path, f'{name}-1'))
+    for n in (2, 4):
+        check(left(train_with(n, path, f'{name}-{n}')) == one, f'{name}: {n} processes leave something else than one')
+    read = re.findall(r"^load\[\d+\] read '([^']+)'.* -> w ([^,]+)", run('plan', path, '--dump', 'place', '--ranks', 4).stdout, re.M)
+    check(len(read) > 5, f'{read}')
+
+
 def bytes_of(plan):
     """{owner: bytes} at the peak of the memory from which kernels compute."""
     return next(iter(plan['classes'].values()))['owners']
@@ -117,6 +132,29 @@ def what_each_has():
                     check(abs(sum(weights) - whole['weights']) <= 64 * 40 * n, f'{name}: weights {weights} of {whole}')
                 elif name == 'adamw':
                     check(min(weights) == max(weights) == whole['weights'], f'{name}, stage {stage}: weights {weights} of {whole}')
+
+
+@case
+def resident_memory():
+    """What the system sees of each process is what its plan says, beside the program itself: from loading on, nobody has the whole model."""
+    pathlib.Path('measured.py').write_text("""import os, resource, subprocess, sys
+code = subprocess.call(sys.argv[1:])
+open('resident-' + os.environ['OMPI_COMM_WORLD_RANK'], 'w').write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024))
+sys.exit(code)
+""")
+    large = dict(config, vocab_size=4096, hidden_size=512, intermediate_size=1536, num_hidden_layers=4, num_attention_heads=8, num_key_value_heads=8)
+    base = recipes(from_config('llama', **large), 'data.random {}', adamw, batch=1, length=8, seed=3, steps=1)('large-base')
+    trained(base, 'large-base')
+    path = recipes(from_folder(pathlib.Path('large-base/model').resolve()), 'data.random {}', four, zero[3], adamw, batch=1, length=8, seed=3, steps=1, save=dict(final=False))('large')
+    ended = galley('-n', 4, *OPTIONS, sys.executable, 'measured.py', program, 'train', path, '--out', 'large', executable='mpirun', timeout=300)
+    check(ended.returncode == 0, f'{ended}')
+    whole = planned(path)
+    for r in range(4):
+        plan = planned(path, '--ranks', 4, '--rank', r)
+        expected, alone = (next(iter(x['classes'].values()))['planned'] for x in (plan, whole))
+        resident = int(pathlib.Path(f'resident-{r}').read_text())
+        check(resident <= expected + 110e6, f'process {r}: {resident} bytes resident, {expected} planned')
+        check(expected < alone / 2.5, f'process {r}: {expected} planned, {alone} for one process alone')
 
 
 def exchanges(path, *flags):

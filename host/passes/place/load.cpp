@@ -12,6 +12,7 @@
 #include "host/passes/place/emitter.hpp"
 #include "host/passes/place/exchanges.hpp"
 #include "host/passes/place/files.hpp"
+#include "host/passes/place/pieces.hpp"
 #include "host/plan/outline.hpp"
 
 namespace galley {
@@ -34,6 +35,13 @@ Instruction read_file(const Compilation& c, const SegmentCode& code, const Graph
   i.name = "read " + t.name + component.suffix;
   i.outputs = {with_access(to, GALLEY_WRITE), with_access(code.all_of(c.program.staging), GALLEY_WRITE)};
   return i;
+}
+
+/// Lets the read of a component read the part that begins with an element only.
+Instruction part_of(Instruction read, const Component& component, int64_t first) {
+  std::get<Read>(read.what).whole = component.shape;
+  std::get<Read>(read.what).first = first;
+  return read;
 }
 
 /// Makes a tensor by its initializer, which reads `inputs`, or of zeros: its numbers where kernels compute, then the tensor as it lies.
@@ -112,19 +120,22 @@ class Loading {
 
   /// What is in a file that is read, and nobody needs.
   Status know_unread() {
-    for (galley_tensor t = 1; t <= graph_.tensor_count(); ++t) {
-      const GraphTensor& x = graph_.tensor(t);
-      if (!x.unused || x.source.path.empty()) continue;
-      Program::Unread known = {x.source.path, source_names(x)};
-      if (!x.storage.format.empty())
-        for (const Component& component : TRY(components_of(c_.plugins, x, x.shape)))
-          for (const std::string& name : source_names(x)) known.names.push_back(name_in_file(component, name));
-      c_.program.unread.push_back(std::move(known));
-    }
+    for (galley_tensor t = 1; t <= graph_.tensor_count(); ++t)
+      if (const GraphTensor& x = graph_.tensor(t); x.unused && !x.source.path.empty()) TRY_STATUS(know_unread(x));
     return ok();
   }
 
  private:
+  /// That a file has this tensor, which this process does not read.
+  Status know_unread(const GraphTensor& x) {
+    Program::Unread known = {x.source.path, source_names(x)};
+    if (!x.storage.format.empty())
+      for (const Component& component : TRY(components_of(c_.plugins, x, x.shape)))
+        for (const std::string& name : source_names(x)) known.names.push_back(name_in_file(component, name));
+    c_.program.unread.push_back(std::move(known));
+    return ok();
+  }
+
   Status tensor(galley_tensor t) {
     const GraphTensor& x = graph_.tensor(t);
     if (!lasts(x.kind) || x.slice.of || x.unused || done_.contains(t) || c_.caches_anew.contains(t)) return ok();
@@ -222,9 +233,12 @@ class Loading {
   Status read(galley_tensor id) {
     const GraphTensor& t = graph_.tensor(id);
     Staging& staging = emitter_.staging();
+    const bool packed = !t.storage.format.empty() && TRY(files_.hold(t, homes_.described(id)));
+    if (const Cut* cut = homes_.cut(id); cut && cut->own().count == 0) return know_unread(t);
+    else if (cut && TRY(reads_part(t, *cut, packed))) return read_part(t, *cut, packed);
     const std::vector<Operand> components = TRY(staging.bring(id, {}, For::Writing));
     const std::vector<Component>& described = homes_.described(id);
-    if (!t.storage.format.empty() && TRY(files_.hold(t, described))) {
+    if (packed) {
       for (size_t k = 0; k < components.size(); ++k) code().add(read_file(c_, code(), t, described[k], components[k]));
     } else if (t.storage.kept_dtype) {
       code().add(read_file(c_, code(), t, {}, components.front()));
@@ -234,6 +248,29 @@ class Loading {
       TRY_STATUS(staging.pack(id, {}, value, components));
     }
     return staging.put_back(id, {}, components);
+  }
+
+  /// Whether the own part is read by itself: not if packing it takes numbers of the whole.
+  Result<bool> reads_part(const GraphTensor& t, const Cut& cut, bool packed) {
+    if (t.storage.format.empty() || cut.owned()) return true;
+    if (packed) return std::ranges::all_of(homes_.described(t.id), [](const Component& component) { return component.numbers > 0; });
+    return TRY(splits(c_, t, cut.ends.front(), cut.rows));
+  }
+  Status read_part(const GraphTensor& t, const Cut& cut, bool packed) {
+    Staging& staging = emitter_.staging();
+    const TensorPiece own = homes_.own(cut);
+    const std::vector<Operand> components = TRY(staging.bring(t.id, own, For::Writing));
+    const std::vector<Component>& described = homes_.described(t.id);
+    const Component numbers = {"", t.dtype, t.shape, 1, "", true};
+    if (packed) {
+      for (size_t k = 0; k < components.size(); ++k)
+        code().add(part_of(read_file(c_, code(), t, described[k], components[k]), described[k], element_at(cut, described[k], own.first)));
+    } else {
+      const Operand value = t.storage.kept_dtype ? components.front() : TRY(staging.numbers(t.id, own, components, For::Writing));
+      code().add(part_of(read_file(c_, code(), t, {}, value), numbers, own.first));
+      if (!t.storage.kept_dtype) TRY_STATUS(staging.pack(t.id, own, value, components));
+    }
+    return staging.put_back(t.id, own, components);
   }
 
   Compilation& c_;

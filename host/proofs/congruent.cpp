@@ -1,0 +1,166 @@
+#include "host/proofs/congruent.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "galley/op.h"
+#include "host/proofs/check.hpp"
+
+namespace galley {
+namespace {
+
+std::vector<int64_t> list_of(const galley_attr* attr) {
+  if (!attr || attr->type != GALLEY_ATTR_I64) return {};
+  const auto* at = static_cast<const int64_t*>(attr->data);
+  return {at, at + attr->count};
+}
+int64_t number_of(const galley_attr* attr, int64_t otherwise) {
+  const std::vector<int64_t> list = list_of(attr);
+  return list.empty() ? otherwise : list.front();
+}
+
+std::string list_text(const std::vector<int64_t>& list) {
+  std::string out;
+  for (const int64_t x : list) out += (out.empty() ? "" : ", ") + std::to_string(x);
+  return out;
+}
+
+/// An exchange as all processes have to see it.
+struct Seen {
+  size_t index;  ///< in its segment
+  const Instruction* code;
+  std::string text;
+};
+
+std::vector<Seen> exchanges_of(const Segment& segment) {
+  std::vector<Seen> out;
+  for (size_t i = 0; i < segment.code.size(); ++i) {
+    const Instruction& code = segment.code[i];
+    if (!code.launch() || !code.launch()->op() || !(code.launch()->op()->flags & GALLEY_OP_EXCHANGE)) continue;
+    const AttrList& attrs = code.launch()->nodes.front().attrs;
+    const Operand& x = code.inputs.front();
+    const std::vector<int64_t> ends = list_of(attrs.find("ends"));
+    std::string text = std::string(code.launch()->op()->name) + " '" + code.name + "' " + dtype_text(x.dtype) +
+                       ", in micro-batches: " + when_names[static_cast<size_t>(code.when)];
+    text += ", of " + std::to_string(number_of(attrs.find("ranks"), 1)) + " processes";
+    // A sum is of as many numbers on each process; of parts, the ends say how many.
+    text += ends.empty()
+                ? ", " + std::to_string(elements(x.shape)) + " numbers"
+                : ", parts that end at " + list_text(ends) + ", from process " + std::to_string(number_of(attrs.find("start"), 0)) + " on";
+    out.push_back({i, &code, std::move(text)});
+  }
+  return out;
+}
+
+/// The own part of a node about parts: [first, first + count).
+std::pair<int64_t, int64_t> own_part(const Program& program, const AttrList& attrs) {
+  const std::vector<int64_t> ends = list_of(attrs.find("ends"));
+  const auto n = static_cast<int64_t>(ends.size());
+  const auto j = static_cast<size_t>((program.rank + n - number_of(attrs.find("start"), 0) % n) % n);
+  const int64_t first = j ? ends[j - 1] : 0;
+  return {first, ends[j] - first};
+}
+
+/// An operand that is a part of a tensor, beside what its exchange takes it for.
+Status check_part(const Program& program, SegmentKind kind, const Seen& seen) {
+  const Launch& launch = *seen.code->launch();
+  const AttrList& attrs = launch.nodes.front().attrs;
+  if (!attrs.find("ends")) return ok();
+  if (number_of(attrs.find("rank"), -1) != program.rank)
+    return plan_error(place_text(program, kind, seen.index) + " is that of process " + std::to_string(number_of(attrs.find("rank"), -1)) +
+                      ", in the program of process " + std::to_string(program.rank));
+  const auto [first, count] = own_part(program, attrs);
+  for (const auto* operands : {&seen.code->inputs, &seen.code->outputs})
+    for (const Operand& o : *operands) {
+      if (!o.present()) continue;
+      const ProgramTensor& tensor = program.tensors[static_cast<size_t>(o.tensor)];
+      if (!tensor.is_part()) continue;
+      const int64_t begins = tensor.first + o.offset / std::max<int64_t>(galley_dtype_bytes(o.dtype), 1);
+      if (elements(o.shape) != count || (count > 0 && begins != first))
+        return plan_error(place_text(program, kind, seen.index) + " takes the elements [" + std::to_string(begins) + ", " +
+                          std::to_string(begins + elements(o.shape)) + ") of '" + tensor.name + "' for the part [" + std::to_string(first) +
+                          ", " + std::to_string(first + count) + ") of process " + std::to_string(program.rank));
+    }
+  return ok();
+}
+
+Status check_exchanges(std::span<const Program* const> programs, SegmentKind kind) {
+  std::vector<Seen> expected;
+  for (size_t p = 0; p < programs.size(); ++p) {
+    const Program& program = *programs[p];
+    std::vector<Seen> seen = exchanges_of(program.segment(kind));
+    for (const Seen& s : seen) TRY_STATUS(check_part(program, kind, s));
+    if (p == 0) {
+      expected = std::move(seen);
+      continue;
+    }
+    const auto text = [&](const std::vector<Seen>& list, size_t k) { return k < list.size() ? list[k].text : std::string("no more"); };
+    for (size_t k = 0; k < std::max(seen.size(), expected.size()); ++k)
+      if (text(seen, k) != text(expected, k))
+        return plan_error("exchange " + std::to_string(k + 1) + " of " + segment_names[static_cast<size_t>(kind)] + " is, on process " +
+                          std::to_string(program.rank) + ": " + text(seen, k) + "; on process " + std::to_string(programs[0]->rank) + ": " +
+                          text(expected, k));
+  }
+  return ok();
+}
+
+Status check_run(const Program& a, const Program& b) {
+  const std::pair<const char*, bool> same[] = {{"lanes", a.lanes == b.lanes},
+                                               {"processes", a.ranks == b.ranks},
+                                               {"micro-batches of a window", a.micro_batches == b.micro_batches},
+                                               {"tokens of a window", a.window_tokens == b.window_tokens},
+                                               {"rows", a.rows == b.rows},
+                                               {"rows in a chunk of the head", a.head_rows == b.head_rows},
+                                               {"tensors of a state", a.resume.size() == b.resume.size()},
+                                               {"scalars", a.slots.size() == b.slots.size()}};
+  for (const auto& [what, holds] : same)
+    if (!holds)
+      return plan_error(std::string(what) + " are others for process " + std::to_string(b.rank) + " than for process " +
+                        std::to_string(a.rank));
+  return ok();
+}
+
+/// The parts that processes keep of a tensor are the whole.
+Status check_whole(std::span<const Program* const> programs) {
+  struct Kept {
+    int64_t first, count;
+    size_t rank;
+  };
+  std::map<std::string, std::vector<Kept>> parts;
+  std::map<std::string, int64_t> whole;
+  for (size_t p = 0; p < programs.size(); ++p)
+    for (const ProgramTensor& t : programs[p]->tensors) {
+      if (!t.is_part() || t.life == Life::Segment) continue;
+      const auto [at, fresh] = whole.try_emplace(t.name, elements(t.whole));
+      if (!fresh && at->second != elements(t.whole))
+        return plan_error("'" + t.name + "' has another shape on process " + std::to_string(p));
+      parts[t.name].push_back({t.first, elements(t.shape), p});
+    }
+  for (auto& [name, kept] : parts) {
+    std::ranges::sort(kept, [](const Kept& a, const Kept& b) { return std::pair(a.first, a.count) < std::pair(b.first, b.count); });
+    int64_t end = 0;
+    for (const Kept& k : kept) {
+      if (k.count == 0) continue;
+      if (k.first != end)
+        return plan_error("process " + std::to_string(k.rank) + " has '" + name + "' from element " + std::to_string(k.first) +
+                          " on; those before end at " + std::to_string(end));
+      end += k.count;
+    }
+    if (end != whole.at(name))
+      return plan_error("the processes have " + std::to_string(end) + " of the " + std::to_string(whole.at(name)) + " elements of '" +
+                        name + "'");
+  }
+  return ok();
+}
+
+}  // namespace
+
+Status congruent(std::span<const Program* const> programs, bool all) {
+  for (const Program* program : programs.subspan(1)) TRY_STATUS(check_run(*programs[0], *program));
+  for (size_t s = 0; s < segment_count; ++s) TRY_STATUS(check_exchanges(programs, static_cast<SegmentKind>(s)));
+  return all ? check_whole(programs) : ok();
+}
+
+}  // namespace galley

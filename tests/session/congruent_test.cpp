@@ -1,0 +1,160 @@
+// Programs of several processes fit together; what is changed in one of them is found.
+#include "host/proofs/congruent.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "galley/op.h"
+#include "host/session/study.hpp"
+#include "tests/base/folder.hpp"
+#include "tests/session/built.hpp"
+
+namespace galley {
+namespace {
+
+constexpr int64_t kProcesses = 4;
+
+class Congruent : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::filesystem::path path = folder_.path() / "recipe.lua";
+    std::ofstream(path)
+        << "return recipe {\n  model = model { family = \"llama\", config = { vocab_size = 300, hidden_size = 128, intermediate_size = "
+           "384, "
+           "num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 32 } },\n"
+           "  data = data.random {}, batch = 1, length = 8, steps = 2, seed = 1,\n  use \"accumulate\" { steps = 4 },\n"
+           "  use \"amp\" { compute = \"bf16\" }, use \"zero\" { stage = 1, min_size = 1 }, use \"adamw\" { lr = 1e-3 },\n}\n";
+    StudyOptions options = options_of_build();
+    options.runs = false;
+    options.lanes.ranks = kProcesses;
+    for (options.lanes.rank = 0; options.lanes.rank < kProcesses; ++options.lanes.rank) {
+      auto made = study(path, options);
+      ASSERT_TRUE(made) << made.error().cause;
+      programs_.push_back((*made)->program);
+      studies_.push_back(std::move(*made));
+    }
+  }
+  /// What is found; "": nothing.
+  std::string found(bool all = true) const {
+    std::vector<const Program*> programs;
+    for (const Program& p : programs_) programs.push_back(&p);
+    const Status status = congruent(programs, all);
+    return status ? "" : status.error().cause;
+  }
+  /// The places of an op in a segment.
+  std::vector<size_t> places(const Program& program, SegmentKind kind, const std::string& op) const {
+    std::vector<size_t> out;
+    const auto& code = program.segment(kind).code;
+    for (size_t i = 0; i < code.size(); ++i)
+      if (const Launch* launch = code[i].launch(); launch && launch->op() && launch->op()->name == op) out.push_back(i);
+    return out;
+  }
+  Instruction& exchange(size_t process, const std::string& op, size_t number = 0) {
+    Program& program = programs_[process];
+    for (const SegmentKind kind : {SegmentKind::Micro, SegmentKind::Update})
+      if (const auto at = places(program, kind, op); number < at.size()) return program.segment(kind).code[at[number]];
+    ADD_FAILURE() << "there is no " << op;
+    return program.segment(SegmentKind::Micro).code.front();
+  }
+
+  Folder folder_;
+  std::vector<std::unique_ptr<Study>> studies_;
+  std::vector<Program> programs_;
+};
+
+TEST_F(Congruent, AsTheyWerePlanned) {
+  EXPECT_EQ(found(), "");
+  EXPECT_GT(places(programs_[0], SegmentKind::Micro, "reduce_scatter").size(), 10u);
+  EXPECT_GT(places(programs_[0], SegmentKind::Update, "all_gather").size(), 5u);
+  EXPECT_EQ(places(programs_[0], SegmentKind::Update, "all_reduce_here").size(), 1u);
+}
+
+TEST_F(Congruent, TwoAreSwapped) {
+  std::swap(exchange(2, "reduce_scatter", 3), exchange(2, "reduce_scatter", 4));
+  EXPECT_NE(found().find("exchange 4 of micro is, on process 2: reduce_scatter"), std::string::npos) << found();
+}
+
+TEST_F(Congruent, OneIsMissing) {
+  auto& code = programs_[1].segment(SegmentKind::Update).code;
+  code.erase(code.begin() + static_cast<std::ptrdiff_t>(places(programs_[1], SegmentKind::Update, "all_gather").back()));
+  EXPECT_NE(found().find("on process 1: no more; on process 0: all_gather"), std::string::npos) << found();
+}
+
+TEST_F(Congruent, ACutIsShifted) {
+  AttrList& attrs = exchange(3, "reduce_scatter").launch()->nodes[0].attrs;
+  const galley_attr* ends = attrs.find("ends");
+  std::vector<int64_t> shifted(static_cast<const int64_t*>(ends->data), static_cast<const int64_t*>(ends->data) + ends->count);
+  for (int64_t& end : shifted)
+    if (end > 16384 && end < shifted.back()) end -= 16384;
+  attrs.set("ends", shifted);
+  EXPECT_NE(found(), "");
+}
+
+TEST_F(Congruent, AnotherBegins) {
+  AttrList& attrs = exchange(1, "reduce_scatter").launch()->nodes[0].attrs;
+  attrs.set("start", attrs.find("start") ? int64_t{3} : int64_t{1});
+  EXPECT_NE(found(), "");
+}
+
+TEST_F(Congruent, AnotherProcess) {
+  exchange(1, "reduce_scatter").launch()->nodes[0].attrs.set("rank", int64_t{2});
+  EXPECT_NE(found().find("is that of process 2, in the program of process 1"), std::string::npos) << found();
+}
+
+TEST_F(Congruent, InOtherMicroBatches) {
+  exchange(1, "reduce_scatter").when = When::Always;
+  EXPECT_NE(found().find("in micro-batches: always"), std::string::npos) << found();
+}
+
+TEST_F(Congruent, InAnotherDtype) {
+  exchange(2, "all_reduce_here").inputs[0].dtype = GALLEY_F32;
+  EXPECT_NE(found().find("f32"), std::string::npos) << found();
+}
+
+TEST_F(Congruent, OfAnotherSize) {
+  exchange(2, "all_reduce_here").inputs[0].shape = {3};
+  EXPECT_NE(found().find("3 numbers"), std::string::npos) << found();
+}
+
+TEST_F(Congruent, APartIsElsewhere) {
+  for (ProgramTensor& t : programs_[1].tensors)
+    if (t.is_part() && elements(t.shape) > 0 && t.owner == Owner::Gradients) {
+      t.first += 64;
+      EXPECT_NE(found(false).find("for the part ["), std::string::npos) << found(false);
+      return;
+    }
+  FAIL() << "no part of a gradient";
+}
+
+TEST_F(Congruent, APartIsLost) {
+  for (ProgramTensor& t : programs_[2].tensors)
+    if (t.is_part() && elements(t.shape) > 0 && t.owner == Owner::States) {
+      t.shape = {0};
+      EXPECT_NE(found().find("'" + t.name + "'"), std::string::npos) << found();
+      EXPECT_EQ(found(false), "");  // only all of them show it
+      return;
+    }
+  FAIL() << "no part of a state";
+}
+
+TEST_F(Congruent, APartIsThereTwice) {
+  for (ProgramTensor& t : programs_[0].tensors)
+    if (t.is_part() && elements(t.shape) > 0 && t.owner == Owner::States) {
+      t.shape = {elements(t.shape) + 1};
+      EXPECT_NE(found().find("'" + t.name + "'"), std::string::npos) << found();
+      return;
+    }
+  FAIL() << "no part of a state";
+}
+
+TEST_F(Congruent, AnotherWindow) {
+  programs_[3].micro_batches = 5;
+  EXPECT_EQ(found(), "plan: micro-batches of a window are others for process 3 than for process 0");
+}
+
+}  // namespace
+}  // namespace galley
