@@ -167,15 +167,15 @@ class Sharding {
       rows = rows || node.op->grain == GALLEY_GRAIN_ROW;
       multiple = multiple_of(multiple, grain_of(node.op, parameter.shape), all);
     }
-    std::vector<galley_tensor> stored(f.states.begin(), f.states.end());
-    stored.push_back(f.parameter);
-    for (const galley_tensor t : stored) multiple = TRY(begins_at(tensor(t), multiple, all));
+    std::vector<galley_tensor> members(f.states.begin(), f.states.end());
+    members.push_back(f.parameter);
+    for (const galley_tensor t : members) multiple = TRY(begins_at(tensor(t), multiple, all));
     for (const bool by_rows : {false, true}) {
       if (rows && !by_rows) continue;
       const int64_t numbers = by_rows ? multiple_of(multiple, columns, all) : multiple;
       if (numbers >= all) return one;
       bool splits_all = true;
-      for (const galley_tensor t : stored) splits_all = splits_all && TRY(splits(c_, tensor(t), numbers, by_rows));
+      for (const galley_tensor t : members) splits_all = splits_all && TRY(splits(c_, tensor(t), numbers, by_rows));
       if (splits_all) return Blocks{numbers, by_rows};
     }
     return one;

@@ -25,10 +25,10 @@ Status Squares::add(const GraphNode& node) {
     zero.set("value", 0.0);
     TRY_STATUS(code_.op(c_.roles.fill, "begin squares of blocks", {}, {code_.all_of(all_)}, std::move(zero)));
   }
-  Sum made = {node.inputs[0], node.outputs[0], sums_.empty() ? 0 : sums_.back().block + sums_.back().blocks, 0};
+  Asked made = {node.inputs[0], node.outputs[0], asked_.empty() ? 0 : asked_.back().block + asked_.back().blocks, 0};
   const Cut& cut = *homes_.cut(made.gradient);
   made.blocks = (cut.ends.back() + kCutBlock - 1) / kCutBlock;
-  sums_.push_back(made);
+  asked_.push_back(made);
   const TensorPiece own = homes_.own(cut);
   if (own.count == 0) return ok();
   const std::vector<Operand> part = TRY(staging_.bring(made.gradient, own, Staging::For::Reading));
@@ -37,9 +37,9 @@ Status Squares::add(const GraphNode& node) {
 }
 
 Status Squares::finish() {
-  if (sums_.empty()) return ok();
+  if (asked_.empty()) return ok();
   TRY_STATUS(code_.op(c_.roles.all_reduce_here, "reduce squares of blocks", {code_.all_of(all_)}, {}, sum_attrs(c_.program)));
-  for (const Sum& made : std::exchange(sums_, {}))
+  for (const Asked& made : std::exchange(asked_, {}))
     TRY_STATUS(code_.op(c_.roles.sum_blocks, "sum of squares of " + homes_.tensors()[made.gradient].name, {blocks(made.block, made.blocks)},
                         {homes_.operand(made.sum)}, {}));
   all_ = no_tensor;

@@ -21,7 +21,7 @@ class Squares {
   Status finish();
 
  private:
-  struct Sum {
+  struct Asked {
     galley_tensor gradient = 0, sum = 0;
     int64_t block = 0, blocks = 0;  ///< its first among those of all gradients, and how many it has
   };
@@ -32,7 +32,7 @@ class Squares {
   SegmentCode& code_;
   Staging& staging_;
   TensorId all_ = no_tensor;  ///< the blocks of all gradients
-  std::vector<Sum> sums_;
+  std::vector<Asked> asked_;
 };
 
 }  // namespace galley
