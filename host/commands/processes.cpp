@@ -104,6 +104,7 @@ Result<Party*> join_processes(StudyOptions& options, const std::filesystem::path
     Result<std::unique_ptr<Party>> opened = Party::open(place, way);
     if (opened) {
       joined.party = std::move(*opened);
+      options.exchanges = way.caller.plugin;
       break;
     }
     if (!first) first = opened.error();

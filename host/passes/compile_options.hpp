@@ -75,6 +75,7 @@ struct CompileOptions {
   std::function<int64_t(int64_t micro_batches)> window_bytes;  ///< returns the bytes of the loader's buffers
   /// Returns whether a plugin came with the program. If not given, all plugins count as foreign.
   std::function<bool(const Plugin&)> built_in;
+  std::string exchanges;                                           ///< the plugin that joins the processes, by id; "": any may exchange
   std::set<std::string> kernels;                                   ///< plugins whose kernels the recipe asks for, by id
   std::set<std::string> without;                                   ///< passes that are left out; each is `only_faster`
   std::function<Status(Compilation&, const PassInfo&)> check;      ///< Checks::pass; must be given

@@ -124,7 +124,7 @@ void give(Program& program, Instruction& i, const KernelChoice& choice, uint32_t
 }
 
 Kernels::Kernels(Plugins& plugins, Strategies strategies, const Target& target, const CompileOptions& options, int64_t length)
-    : plugins_(plugins), target_(target), length_(length) {
+    : plugins_(plugins), target_(target), length_(length), exchanges_(options.exchanges) {
   std::set<const Plugin*> used;
   for (const auto& s : strategies) used.insert(&s->plugin());
   admits_ = [used, built_in = options.built_in, asked = options.kernels, device = plugins.device(target.device).plugin](const Plugin& p) {
@@ -140,6 +140,8 @@ const galley_codec* Kernels::codec(const std::string& format) {
 
 /// A chain is a plugin's own if all of its links are.
 bool Kernels::admitted(const Plugin& plugin, const Instruction& i) {
+  // Only the kernels of the plugin that has joined the processes know what it has made.
+  if (i.launch()->op()->flags & GALLEY_OP_EXCHANGE && !exchanges_.empty()) return plugin.manifest.id == exchanges_;
   if (admits_(plugin)) return true;
   return std::ranges::all_of(std::span(i.launch()->nodes).first(i.launch()->links), [&](const LaunchNode& node) {
     const Registered<galley_op> registered = plugins_.op(node.op->name);

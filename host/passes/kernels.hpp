@@ -57,6 +57,7 @@ class Kernels {
   Plugins& plugins_;
   const Target& target_;
   int64_t length_;
+  std::string exchanges_;  ///< the plugin that has joined the processes; "": none has
   std::function<bool(const Plugin&)> admits_;
   std::map<std::string, KernelChoice> chosen_;
   std::optional<std::vector<std::vector<std::string>>> chains_;

@@ -251,6 +251,7 @@ CompileOptions compile_options(const Study& s, const StudyOptions& options, bool
   out.base_dtype = [&model = s.recipe.model] { return base_dtype(model); };
   out.head_rows = options.head_rows > 0 ? options.head_rows : s.recipe.head_rows;
   out.least_head = least_head;
+  out.exchanges = options.exchanges;
   out.lanes = options.lanes;
   if (out.lanes.lanes == 0) out.lanes.lanes = s.recipe.lanes;
   out.seed = s.recipe.seed;

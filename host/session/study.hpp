@@ -37,6 +37,7 @@ struct StudyOptions : RecipeOptions {
   std::string target;                              ///< --target, a file or a name; "": this machine
   std::string target_text;                         ///< a run's own target, for resume; "" : not given
   int64_t head_rows = 0;                           ///< a run's own, for resume; 0: the recipe decides, or `order` chooses
+  std::string exchanges;                           ///< the plugin that has joined the processes; "": none has
   Lanes lanes = {};                                ///< lanes: --lanes or a run's own, 0: the recipe decides; processes as started
   int64_t memory_limit = 0;                        ///< --memory, bytes; 0: what the machine has, if the plan is to be run
   bool shows_unfit = false;                        ///< a plan that does not fit is no error, but goes to Study::unfit

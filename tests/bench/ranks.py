@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Positions a second of a run in one process with all threads, and in several with a part of them each, on one machine; what each sends, and the memory that each has.
 
-Usage: tests/bench/ranks.py GALLEY [ranks=2] [threads=2] [rounds=3] [steps=4] [batch=2] [length=256] [layers=30] [hidden=576] [vocab=49152] [out=FILE]
+Usage: tests/bench/ranks.py GALLEY [ranks=2] [threads=2] [rounds=3] [steps=4] [batch=2] [length=256] [layers=30] [hidden=576] [vocab=49152] [stage=0] [out=FILE]
 
-A model in the shape of SmolLM2-135M with random weights, AdamW, a window of as many micro-batches as processes, lanes = ranks. The sides run in turn, the other one first each time.
+A model in the shape of SmolLM2-135M with random weights, AdamW, a window of as many micro-batches as processes, lanes = ranks; from `stage` 1 on, "zero" divides it. The sides run in turn, the other one first each time.
 The first step of a run does not count. First of all both sides have to leave the same bytes; if they do not, no time is printed."""
 import hashlib
 import json
@@ -17,8 +17,8 @@ import tempfile
 
 galley = pathlib.Path(sys.argv[1]).resolve()
 given = dict(x.split('=', 1) for x in sys.argv[2:])
-ranks, threads, rounds, steps, batch, length, layers, hidden, vocab = (int(given.get(k, v)) for k, v in (
-    ('ranks', 2), ('threads', 2), ('rounds', 3), ('steps', 4), ('batch', 2), ('length', 256), ('layers', 30), ('hidden', 576), ('vocab', 49152)))
+ranks, threads, rounds, steps, batch, length, layers, hidden, vocab, stage = (int(given.get(k, v)) for k, v in (
+    ('ranks', 2), ('threads', 2), ('rounds', 3), ('steps', 4), ('batch', 2), ('length', 256), ('layers', 30), ('hidden', 576), ('vocab', 49152), ('stage', 0)))
 folder = pathlib.Path(tempfile.mkdtemp(prefix='galley-ranks-'))
 recipe = folder / 'recipe.lua'
 recipe.write_text(f'''return recipe {{
@@ -27,6 +27,7 @@ recipe.write_text(f'''return recipe {{
   data = data.random {{}},
   batch = {batch}, length = {length}, steps = {steps}, seed = 1, lanes = {ranks},
   use "accumulate" {{ steps = {ranks} }},
+  {f'use "zero" {{ stage = {stage} }},' if stage else ''}
   use "adamw" {{ lr = 1e-4 }},
 }}
 ''')
@@ -52,10 +53,15 @@ def planned(n):
     return json.loads(subprocess.run([str(galley), 'plan', str(recipe), '--json', '--ranks', str(n)], check=True, capture_output=True, text=True).stdout)
 
 
+def mebibytes(n):
+    return next(iter(planned(n)['classes'].values()))['planned'] / 2**20
+
+
 one, several = run(1, 'one'), run(ranks, 'several')
 if one[2] != several[2]:
     sys.exit('the sides leave other bytes')
 step = planned(ranks)['step']
+print(f'planned: {mebibytes(1):.0f} MiB in one process, {mebibytes(ranks):.0f} MiB in each of {ranks}')
 print(f'{ranks} processes: {step["exchanges"]} exchanges a step, each process sends {step["sent"] / 2**20:.1f} MiB', flush=True)
 speeds = {1: [], ranks: []}
 for k in range(rounds):

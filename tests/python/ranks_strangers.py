@@ -2,6 +2,7 @@
 """A stranger's plugin joins processes: it is built with the installed SDK alone, and its kernels give the bytes of a run of one process. Whoever starts the processes sets
 torchrun's variables, which Open MPI does not know: so the built-in plugin refuses, and the other one is taken."""
 import os
+import uuid
 
 from galley_test import case, check, end_of, every, finish, fresh_folder, from_config, lines_of, run, Run, source, start, until, use
 from ranks_kit import left
@@ -20,8 +21,9 @@ galley_add_plugin(MANIFEST plugin.toml SOURCES plugin.cpp KERNELS_CPU cpu.cpp)
 
 def begun(n, *args):
     """n processes, as torchrun starts them."""
+    job = uuid.uuid4().hex
     return [start(*args, '--plugin-path', plugins, env=dict(os.environ, OMP_NUM_THREADS='1', RANK=str(r), WORLD_SIZE=str(n), LOCAL_RANK=str(r), LOCAL_WORLD_SIZE=str(n),
-                                                           TORCHELASTIC_RUN_ID='strangers')) for r in range(n)]
+                                                           TORCHELASTIC_RUN_ID=job)) for r in range(n)]
 
 
 @case

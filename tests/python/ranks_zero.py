@@ -5,7 +5,7 @@ import pathlib
 import re
 import sys
 
-from galley_test import case, cases, check, every, finish, fresh_folder, from_config, from_folder, galley, program, run, Run, strategies, use
+from galley_test import case, cases, check, every, finish, fresh_folder, from_config, from_folder, galley, program, run, Run, sets_of, strategies, use
 from ranks_kit import left, mpirun, OPTIONS, train_with
 from steps_kit import planned, recipes, trained
 
@@ -146,7 +146,7 @@ sys.exit(code)
     base = recipes(from_config('llama', **large), 'data.random {}', adamw, batch=1, length=8, seed=3, steps=1)('large-base')
     trained(base, 'large-base')
     path = recipes(from_folder(pathlib.Path('large-base/model').resolve()), 'data.random {}', four, zero[3], adamw, batch=1, length=8, seed=3, steps=1, save=dict(final=False))('large')
-    ended = galley('-n', 4, *OPTIONS, sys.executable, 'measured.py', program, 'train', path, '--out', 'large', executable='mpirun', timeout=300)
+    ended = galley('-n', 4, *OPTIONS, sys.executable, 'measured.py', program, 'train', path, '--out', 'large', *sets_of(path), executable='mpirun', timeout=300)
     check(ended.returncode == 0, f'{ended}')
     whole = planned(path)
     for r in range(4):
