@@ -35,6 +35,16 @@ constexpr std::array<const char*, 3> queue_names = {"compute", "in", "out"};
 /// More than any device asks for. Offsets in a class are rounded up to it.
 constexpr int64_t kMostAlignment = int64_t{1} << 30;
 
+/// What is wrong with a link that comes after `before`, or "".
+std::string order_problem(const Link& before, const Link& link) {
+  if (before.name == link.name) return "two links are called '" + link.name + "'";
+  if (before.ranks == 0) return "link '" + link.name + "' comes after '" + before.name + "', which joins all processes";
+  if (link.ranks != 0 && link.ranks <= before.ranks)
+    return "link '" + link.name + "' joins " + std::to_string(link.ranks) + " processes, and '" + before.name + "' before it " +
+           std::to_string(before.ranks) + "; the nearest comes first, and each joins more than the one before it";
+  return {};
+}
+
 /// What is wrong with the target as a whole, or "".
 std::string problem(const Target& target) {
   if (target.device.empty()) return "no device";
@@ -42,6 +52,7 @@ std::string problem(const Target& target) {
   for (const MemoryClass& memory : target.memories) names.push_back(memory.name);
   for (const Peak& peak : target.peaks) names.push_back(peak.name);
   for (const LibraryVersion& library : target.libraries) names.insert(names.end(), {library.name, library.version});
+  for (const Link& link : target.links) names.push_back(link.name);
   for (const std::string& name : names)
     if (printable(name, Lines::Escape) != name) return "a control character in the name '" + printable(name, Lines::Escape) + "'";
   if (target.memories.empty()) return "no memory class";
@@ -67,6 +78,15 @@ std::string problem(const Target& target) {
   if (target.peaks.empty()) return "no peak";
   for (const Peak& peak : target.peaks)
     if (!(peak.flops > 0)) return "a peak of '" + peak.name + "' that is not positive";
+  for (size_t i = 0; i < target.links.size(); ++i) {
+    const Link& link = target.links[i];
+    if (link.name.empty()) return "link " + std::to_string(i) + " has no name";
+    if (link.ranks < 0 || link.ranks == 1) return "link '" + link.name + "' joins " + std::to_string(link.ranks) + " processes";
+    if (!(link.bandwidth > 0)) return "link '" + link.name + "' has a bandwidth that is not positive";
+    if (!(link.latency >= 0)) return "link '" + link.name + "' has a latency that is negative";
+    if (i == 0) continue;
+    if (const std::string wrong = order_problem(target.links[i - 1], link); !wrong.empty()) return wrong;
+  }
   return {};
 }
 
@@ -90,6 +110,7 @@ struct Keys {
 };
 
 constexpr Range kSpeed = {0, 1e30, true, false};
+constexpr Range kLatency = {0, 60};  // seconds
 
 /// A number of F32, or a table by arithmetic, which comes in the order of its names.
 Result<std::vector<Peak>> read_peaks(const toml::node& node, const OptionReader& reader, std::string_view origin) {
@@ -131,6 +152,41 @@ Result<MemoryClass> read_memory(const OptionReader& reader) {
   return memory;
 }
 
+Result<Link> read_link(const OptionReader& reader) {
+  TRY_STATUS(reader.only({"name", "ranks", "bandwidth", "latency"}));
+  Link link;
+  link.name = TRY(reader.text("name")).value_or("");
+  if (link.name.empty()) return reader.missing("name", "name = \"network\"");
+  link.ranks = TRY(reader.integer("ranks", 0)).value_or(0);
+  if (link.ranks == 1) return reader.wrong("ranks", "2 or more processes that it joins, or 0 for all");
+  const auto bandwidth = TRY(reader.number("bandwidth", kSpeed));
+  if (!bandwidth)
+    return reader.missing("bandwidth", "bandwidth = 4.5e10, in bytes a second that one process sends while it receives as many");
+  link.bandwidth = *bandwidth;
+  link.latency = TRY(reader.number("latency", kLatency)).value_or(0);
+  return link;
+}
+
+/// Those of a file; of `before` if it says nothing of links and of memories.
+Result<std::vector<Link>> read_links(const toml::table& root, const OptionReader& reader, std::string_view origin,
+                                     std::vector<Link> before) {
+  const toml::node* links = root.get("link");
+  if (!links) return root.contains("memory") ? std::vector<Link>() : std::move(before);
+  const toml::array* list = links->as_array();
+  if (!list || (!list->empty() && !list->is_homogeneous(toml::node_type::table)))
+    return reader.error("link", "'link' must be tables, [[link]]");
+  std::vector<Link> out;
+  for (const toml::node& entry : *list) {
+    const Keys keys(*entry.as_table(), origin, "[[link]]");
+    const OptionReader one(keys.values, keys.context);
+    Link link = TRY(read_link(one));
+    const std::string wrong = out.empty() ? "" : order_problem(out.back(), link);
+    if (!wrong.empty()) return one.error("ranks", wrong);
+    out.push_back(std::move(link));
+  }
+  return out;
+}
+
 std::string toml_number(double value) {
   std::array<char, 32> buffer;
   std::string text(buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr);
@@ -165,6 +221,11 @@ uint32_t Target::host_memory() const {
   return static_cast<uint32_t>(at - memories.begin());
 }
 
+const Link* Target::link_for(int64_t ranks) const {
+  const auto at = std::ranges::find_if(links, [&](const Link& link) { return link.joins(ranks); });
+  return at == links.end() ? nullptr : &*at;
+}
+
 Target Target::of_host() const {
   Target out = *this;
   out.device = "cpu";
@@ -192,9 +253,17 @@ TargetView::TargetView(Target target) : target_(std::move(target)), view_(new_st
     out.name = library.name.c_str();
     out.version = library.version.c_str();
   }
+  for (const Link& link : target_.links) {
+    auto& out = links_.emplace_back(new_struct<galley_link>());
+    out.name = link.name.c_str();
+    out.ranks = link.ranks;
+    out.bandwidth = link.bandwidth;
+    out.latency = link.latency;
+  }
   for (const auto& peak : peaks_) peak_pointers_.push_back(&peak);
   for (const auto& memory : memories_) memory_pointers_.push_back(&memory);
   for (const auto& library : libraries_) library_pointers_.push_back(&library);
+  for (const auto& link : links_) link_pointers_.push_back(&link);
   view_.device = target_.device.c_str();
   view_.isa = target_.isa.c_str();
   view_.threads = target_.threads;
@@ -203,9 +272,11 @@ TargetView::TargetView(Target target) : target_(std::move(target)), view_(new_st
   view_.peaks = peak_pointers_.data();
   view_.memories = memory_pointers_.data();
   view_.libraries = library_pointers_.data();
+  view_.links = link_pointers_.data();
   view_.n_peaks = static_cast<uint32_t>(peaks_.size());
   view_.n_memories = static_cast<uint32_t>(memories_.size());
   view_.n_libraries = static_cast<uint32_t>(libraries_.size());
+  view_.n_links = static_cast<uint32_t>(links_.size());
 }
 
 Result<Target> describe_target(const galley_device& device) {
@@ -263,6 +334,11 @@ Result<Target> describe_target(const galley_device& device) {
     out.libraries.push_back({library->name, library->version});
   }
   std::sort(out.libraries.begin(), out.libraries.end(), [](const LibraryVersion& a, const LibraryVersion& b) { return a.name < b.name; });
+  for (uint32_t i = 0; i < described.n_links; ++i) {
+    const galley_link* link = described.links[i];
+    if (const std::string problem_ = struct_problem(link); !problem_.empty()) return wrong_with("a link that " + problem_);
+    out.links.push_back({link->name ? link->name : "", link->ranks, link->bandwidth, link->latency});
+  }
   std::string wrong = problem(out);
   if (wrong.empty() && out.threads < 1) wrong = std::to_string(out.threads) + " threads";
   if (wrong.empty() && out.workspace_budget < 0) wrong = "a workspace budget of " + std::to_string(out.workspace_budget) + " bytes";
@@ -279,7 +355,7 @@ Result<Target> parse_target(std::string_view text, std::string_view origin, Targ
   const Keys keys(root, origin, "the target");
   const OptionReader reader(keys.values, keys.context);
   TRY_STATUS(reader.only({"device", "isa", "threads", "workspace_budget", "peak_flops", "libraries", "bandwidth", "link_bandwidth",
-                          "memory_limit", "queues", "synchronous", "memory"}));
+                          "memory_limit", "queues", "synchronous", "memory", "link"}));
   base.device = TRY(reader.text("device")).value_or(base.device);
   if (base.device.empty()) return reader.wrong("device", "the name of a device");
   base.isa = TRY(reader.text("isa")).value_or(base.isa);  // may be empty
@@ -302,6 +378,7 @@ Result<Target> parse_target(std::string_view text, std::string_view origin, Targ
       base.queues.push_back(static_cast<Queue>(at - queue_names.begin() + 1));
     }
   }
+  base.links = TRY(read_links(root, reader, origin, std::move(base.links)));
   const toml::node* memories = root.get("memory");
   if (!memories) {
     if (const std::string wrong = problem(base); !wrong.empty()) return recipe_error(std::string(origin) + ": " + wrong);
@@ -386,6 +463,13 @@ std::string target_toml(const Target& target) {
     line("capacity", std::to_string(memory.capacity));
     line("in_bandwidth", toml_number(memory.in_bandwidth));
     line("out_bandwidth", toml_number(memory.out_bandwidth));
+  }
+  for (const Link& link : target.links) {
+    out += "\n[[link]]\n";
+    line("name", json_quote(link.name));
+    line("ranks", std::to_string(link.ranks));
+    line("bandwidth", toml_number(link.bandwidth));
+    line("latency", toml_number(link.latency));
   }
   return out;
 }

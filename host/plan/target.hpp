@@ -49,6 +49,16 @@ struct LibraryVersion {
   friend bool operator==(const LibraryVersion&, const LibraryVersion&) = default;
 };
 
+/// What connects the processes of a run.
+struct Link {
+  std::string name;      ///< "nvlink", "network"
+  int64_t ranks = 0;     ///< how many processes it joins; 0: all
+  double bandwidth = 0;  ///< bytes a second that one of them sends while it receives as many
+  double latency = 0;    ///< seconds of an exchange of no bytes between two of them
+  bool joins(int64_t n) const { return ranks == 0 || n <= ranks; }
+  friend bool operator==(const Link&, const Link&) = default;
+};
+
 struct Target {
   std::string device = "cpu";
   std::string isa;
@@ -57,6 +67,7 @@ struct Target {
   std::vector<Peak> peaks = {{"f32", 1e11}};  ///< sorted by name, as libraries are
   std::vector<MemoryClass> memories;          ///< class 0 computes
   std::vector<LibraryVersion> libraries;
+  std::vector<Link> links;                       ///< the nearest first, each joins more processes than the one before it; none: not known
   std::vector<Queue> queues = {Queue::Compute};  ///< queue 0 computes
   bool synchronous = false;                      ///< a call returns when its work is done: the host gains nothing by running ahead
   int64_t memory_limit = 0;                      ///< bytes that the plan may take of the memory that computes; 0: not limited
@@ -74,6 +85,8 @@ struct Target {
   uint32_t host_memory() const;
   /// Returns whether the device is the processor, in memory that the host reaches.
   bool is_processor() const { return device == "cpu" && !memories.empty() && memories[0].host_access; }
+  /// Returns the nearest link that joins so many processes; null: none is known.
+  const Link* link_for(int64_t ranks) const;
   /// Returns the target as kernels see it that the host runs beside a device: this processor, and otherwise the same.
   Target of_host() const;
   /// Returns the bandwidth of class 0, bytes a second.
@@ -94,9 +107,11 @@ class TargetView {
   std::vector<galley_peak> peaks_;
   std::vector<galley_target_memory> memories_;
   std::vector<galley_library> libraries_;
+  std::vector<galley_link> links_;
   std::vector<const galley_peak*> peak_pointers_;
   std::vector<const galley_target_memory*> memory_pointers_;
   std::vector<const galley_library*> library_pointers_;
+  std::vector<const galley_link*> link_pointers_;
   galley_target view_ = {};
 };
 
@@ -117,7 +132,8 @@ Result<Target> describe_target(const galley_device& device);
 /// Reads a TOML file that overrides parts of `base`. Keys are the fields of Target. `peak_flops` is a number (of F32) or a table, { f32 =
 /// 1e12, bf16 = 2e12 }; `libraries` is a table of versions, { cublaslt = "13.0" }. Tables [[memory]] (name, alignment, host_access,
 /// computes, capacity, in_bandwidth, out_bandwidth) replace all classes of `base`; without them `bandwidth` sets that of class 0,
-/// `link_bandwidth` that of the others. Unknown keys, wrong types and values out of range are errors with file and line, exit code Recipe.
+/// `link_bandwidth` that of the others. Tables [[link]] (name, ranks, bandwidth, latency) replace all links of `base`; a text with [[memory]]
+/// and without [[link]] describes another machine, and has none. Unknown keys, wrong types and values out of range are errors with file and line, exit code Recipe.
 Result<Target> read_target(const std::filesystem::path& path, Target base);
 /// Does the same from text; `origin` names the file in messages.
 Result<Target> parse_target(std::string_view text, std::string_view origin, Target base);

@@ -76,6 +76,8 @@ inline constexpr uint32_t min_struct_size<galley_target_memory> = GALLEY_TARGET_
 template <>
 inline constexpr uint32_t min_struct_size<galley_library> = GALLEY_LIBRARY_MIN_SIZE;
 template <>
+inline constexpr uint32_t min_struct_size<galley_link> = GALLEY_LINK_MIN_SIZE;
+template <>
 inline constexpr uint32_t min_struct_size<galley_strategy> = GALLEY_STRATEGY_MIN_SIZE;
 template <>
 inline constexpr uint32_t min_struct_size<galley_ranks> = GALLEY_RANKS_MIN_SIZE;

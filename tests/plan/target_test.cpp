@@ -58,7 +58,7 @@ TEST(Target, Refusals) {
       " | options of the target: device, isa, threads, workspace_budget, peak_flops, libraries, bandwidth, "
       "link_bandwidth, memory_limit, "
       "queues, synchronous, "
-      "memory";
+      "memory, link";
   EXPECT_EQ(refusal("isa = 'a'\nthread = 2\n"), "t.toml:2: unknown option 'thread' of the target; did you mean 'threads'?" + options);
   EXPECT_EQ(refusal("\nthreads = '2'\n"),
             "t.toml:2: 'threads' of the target must be a whole number in [1, 1024], not '2'"
@@ -91,6 +91,53 @@ TEST(Target, Refusals) {
   EXPECT_EQ(refusal("threads = = 2\n").substr(0, 10), "t.toml:1: ");
 }
 
+const std::string two_links =
+    "[[link]]\nname = 'board'\nranks = 8\nbandwidth = 3e11\nlatency = 5e-6\n[[link]]\nname = 'network'\nbandwidth = 4e10\n";
+
+TEST(Target, Links) {
+  const Result<Target> target = parse_target(two_links, "t.toml", base());
+  ASSERT_TRUE(target.ok()) << target.error().cause;
+  EXPECT_EQ(target->links, (std::vector<Link>{{"board", 8, 3e11, 5e-6}, {"network", 0, 4e10, 0}}));
+  for (const int64_t n : {2, 8}) EXPECT_EQ(target->link_for(n)->name, "board") << n;
+  for (const int64_t n : {9, 512}) EXPECT_EQ(target->link_for(n)->name, "network") << n;
+  EXPECT_EQ(base().link_for(2), nullptr) << "none is known";
+
+  // A text that says nothing of them changes none, unless it is of another machine; and one can say that there are none.
+  EXPECT_EQ(parse_target("threads = 3\n", "t.toml", *target)->links, target->links);
+  EXPECT_TRUE(parse_target("link = []\n", "t.toml", *target)->links.empty());
+  EXPECT_TRUE(parse_target("[[memory]]\nname = 'host'\n", "t.toml", *target)->links.empty());
+  const Result<Target> one = parse_target("[[link]]\nname = 'board'\nranks = 4\nbandwidth = 1\n", "t.toml", *target);
+  EXPECT_EQ(one->links, (std::vector<Link>{{"board", 4, 1, 0}})) << "those of the text and no others";
+  EXPECT_EQ(one->link_for(5), nullptr);
+}
+
+TEST(Target, LinkRefusals) {
+  const std::string name = "[[link]]\nname = 'a'\n";
+  EXPECT_EQ(refusal("link = 5\n"), "t.toml:1: 'link' must be tables, [[link]]");
+  EXPECT_EQ(refusal("link = [1]\n"), "t.toml:1: 'link' must be tables, [[link]]");
+  EXPECT_EQ(refusal("isa = 'a'\n[[link]]\nbandwidth = 1\n"), "t.toml:2: 'name' of [[link]] is missing | name = \"network\"");
+  EXPECT_EQ(refusal(name + "bandwith = 1\n"),
+            "t.toml:3: unknown option 'bandwith' of [[link]]; did you mean 'bandwidth'? | options of [[link]]: name, ranks, bandwidth, "
+            "latency");
+  EXPECT_EQ(refusal(name),
+            "t.toml:1: 'bandwidth' of [[link]] is missing | bandwidth = 4.5e10, in bytes a second that one process sends while it receives "
+            "as many");
+  EXPECT_EQ(refusal(name + "bandwidth = 0\n"), "t.toml:3: 'bandwidth' of [[link]] must be a number in (0, 1e+30], not 0");
+  EXPECT_EQ(refusal(name + "bandwidth = 1\nlatency = -1e-6\n"), "t.toml:4: 'latency' of [[link]] must be a number in [0, 60], not -1e-06");
+  EXPECT_EQ(refusal(name + "ranks = -2\n"), "t.toml:3: 'ranks' of [[link]] must be a whole number in [0, inf), not -2");
+  EXPECT_EQ(refusal(name + "ranks = 1\n"), "t.toml:3: 'ranks' of [[link]] must be 2 or more processes that it joins, or 0 for all, not 1");
+  const std::string second = name + "ranks = 4\nbandwidth = 1\n[[link]]\nname = 'b'\nbandwidth = 1\n";
+  EXPECT_EQ(refusal(second), "");
+  for (const char* ranks : {"3", "4"})
+    EXPECT_EQ(refusal(second + "ranks = " + ranks + "\n"),
+              std::string("t.toml:8: link 'b' joins ") + ranks +
+                  " processes, and 'a' before it 4; the nearest comes first, and each joins more than the one before it");
+  EXPECT_EQ(refusal(second + "[[link]]\nname = 'c'\nranks = 9\nbandwidth = 1\n"),
+            "t.toml:10: link 'c' comes after 'b', which joins all processes");
+  EXPECT_EQ(refusal(name + "ranks = 4\nbandwidth = 1\n" + name + "ranks = 9\nbandwidth = 1\n"), "t.toml:7: two links are called 'a'");
+  EXPECT_EQ(refusal("[[link]]\nname = \"a\\nb\"\nbandwidth = 1\n"), "t.toml: a control character in the name 'a\\nb'");
+}
+
 TEST(Target, Files) {
   const std::string path = testing::TempDir() + "galley_target_test.toml";
   std::ofstream(path) << "threads = 3\n";
@@ -113,12 +160,18 @@ TEST(Target, ComesBackFromItsText) {
   target.memories[0].in_bandwidth = 1e11;
   target.memories[0].out_bandwidth = 7;
   target.libraries = {{"acme", "1.2\"3"}};
+  target.links = {{"board \"x\"", 8, 1.0 / 3, 1e-6}, {"network", 0, 4.5e10, 0}};
   target.memory_limit = int64_t{1} << 40;
   const std::string text = target_toml(target);
   const Result<Target> back = parse_target(text, "run.toml", Target());
   ASSERT_TRUE(back.ok()) << back.error().cause << "\n" << text;
   EXPECT_EQ(*back, target);
   EXPECT_EQ(target_toml(*back), text);
+  Target other = base();
+  other.links = {{"board", 2, 1, 0}};
+  EXPECT_EQ(*parse_target(text, "run.toml", other), target);
+  target.links.clear();
+  EXPECT_EQ(*parse_target(target_toml(target), "run.toml", other), target) << "none are none, whatever the machine has";
 }
 
 TEST(Target, OfTheHostBesideADevice) {
@@ -141,7 +194,8 @@ TEST(Target, OfTheHostBesideADevice) {
 }
 
 TEST(Target, View) {
-  const Target target = base();
+  Target target = base();
+  target.links = {{"board", 8, 3e11, 5e-6}, {"network", 0, 4e10, 3e-5}};
   const TargetView made(target);
   const galley_target& view = *made.get();
   EXPECT_EQ(view.size, sizeof(galley_target));
@@ -153,6 +207,15 @@ TEST(Target, View) {
   EXPECT_EQ(view.memories[0]->in_bandwidth, target.memories[0].in_bandwidth);
   ASSERT_EQ(view.n_peaks, 1u);
   EXPECT_STREQ(view.peaks[0]->name, "f32");
+  ASSERT_EQ(view.n_links, 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(view.links[i]->size, sizeof(galley_link));
+    EXPECT_EQ(view.links[i]->name, target.links[i].name);
+    EXPECT_EQ(view.links[i]->ranks, target.links[i].ranks);
+    EXPECT_EQ(view.links[i]->bandwidth, target.links[i].bandwidth);
+    EXPECT_EQ(view.links[i]->latency, target.links[i].latency);
+  }
+  EXPECT_TRUE(galley_target_understood(&view));
 }
 
 TEST(Target, PeaksAndLibraries) {
@@ -193,6 +256,7 @@ galley_status describe_a_stranger(void*, galley_target* out, galley_error*) {
 void give(galley_target* out, const galley_peak* const* list) { out->peaks = list, out->n_peaks = 1; }
 void give(galley_target* out, const galley_target_memory* const* list) { out->memories = list, out->n_memories = 1; }
 void give(galley_target* out, const galley_library* const* list) { out->libraries = list, out->n_libraries = 1; }
+void give(galley_target* out, const galley_link* const* list) { out->links = list, out->n_links = 1; }
 template <const auto& given>
 galley_status describe_one(void*, galley_target* out, galley_error*) {
   static constexpr const std::remove_reference_t<decltype(given)>* list[] = {&given};
@@ -203,6 +267,16 @@ constexpr galley_peak cut_peak = {8, 1, "f32", 3e12, 0}, nameless_peak = {sizeof
 constexpr galley_target_memory cut_memory = {8, 1, "fast", 1, 1, 1, 0};
 constexpr galley_library cut_library = {8, 1, "acme", "1.0", 0}, nameless_library = {sizeof(galley_library), 1, nullptr, "1.0", 0},
                          library_of_no_version = {sizeof(galley_library), 1, "acme", nullptr, 0};
+constexpr galley_link cut_link = {8, 1, "wire", 0, 1, 0, 0}, whole_link = {sizeof(galley_link), 1, "wire", 4, 2e9, 1e-5, 0},
+                      nameless_link = {sizeof(galley_link), 1, nullptr, 0, 1, 0, 0},
+                      link_of_one = {sizeof(galley_link), 1, "wire", 1, 1, 0, 0}, still_link = {sizeof(galley_link), 1, "wire", 0, 0, 0, 0},
+                      hasty_link = {sizeof(galley_link), 1, "wire", 0, 1, -1, 0};
+galley_status describe_two_links(void*, galley_target* out, galley_error*) {
+  static constexpr const galley_link* links[] = {&whole_link, &whole_link};
+  out->links = links;
+  out->n_links = 2;
+  return GALLEY_OK;
+}
 galley_status describe_nothing(void*, galley_target*, galley_error* error) {
   std::snprintf(error->text, sizeof(error->text), "the box is shut");
   return GALLEY_FAILED;
@@ -251,6 +325,15 @@ TEST(Target, OfADevice) {
   EXPECT_EQ(said(describe_one<cut_library>), "a library that has 8 bytes; the least that this version reads is 32");
   EXPECT_EQ(said(describe_one<nameless_library>), "a library without name or version");
   EXPECT_EQ(said(describe_one<library_of_no_version>), "a library without name or version");
+
+  EXPECT_EQ(said(describe_one<cut_link>), "a link that has 8 bytes; the least that this version reads is 48");
+  EXPECT_EQ(said(describe_one<nameless_link>), "link 0 has no name");
+  EXPECT_EQ(said(describe_one<link_of_one>), "link 'wire' joins 1 processes");
+  EXPECT_EQ(said(describe_one<still_link>), "link 'wire' has a bandwidth that is not positive");
+  EXPECT_EQ(said(describe_one<hasty_link>), "link 'wire' has a latency that is negative");
+  EXPECT_EQ(said(describe_two_links), "two links are called 'wire'");
+  device.describe = describe_one<whole_link>;
+  EXPECT_EQ(describe_target(device)->links, (std::vector<Link>{{"wire", 4, 2e9, 1e-5}}));
 
   device.describe = describe_box;
   device.n_queues = 0;
