@@ -1,6 +1,8 @@
 #include "host/plan/timing.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <unordered_map>
 
 namespace galley {
@@ -33,6 +35,51 @@ namespace {
 /// Unpacking a number of 4 bits takes .08 to .12 ns on a thread whose peak is about 100 GFLOP/s (tests/bench/fit.py).
 constexpr double kUnpackFlops = 10;
 
+/// Whether a process waits for others.
+bool between_processes(const Program& program, const Instruction& code) {
+  const Launch* launch = code.launch();
+  return program.ranks > 1 && launch && launch->op() && launch->op()->flags & GALLEY_OP_EXCHANGE;
+}
+
+/// The seconds of an exchange on the link. 0: there is none, or it is not known.
+double link_seconds(const Program& program, const Instruction& code, const Target& target) {
+  const Link* link = between_processes(program, code) ? target.link_for(program.ranks) : nullptr;
+  if (!link) return 0;
+  const auto rounds = static_cast<double>(std::bit_width(static_cast<uint64_t>(program.ranks - 1)));  // log2, rounded up
+  return code.launch()->link_bytes / link->bandwidth + rounds * link->latency;
+}
+
+/// The share of the micro-batches that an instruction runs in.
+double share_of(const Program& program, const Instruction& code) {
+  const bool at_ends = code.when == When::LaneEnds || code.when == When::LaterLaneEnds;  // once in the micro-batches of a lane
+  return at_ends ? 1 / static_cast<double>(program.in_a_lane(program.micro_batches)) : 1;
+}
+
+enum class Exchanges : uint8_t { Take, TakeNothing };
+
+double segment_seconds(const Program& program, SegmentKind kind, const Target& target, Exchanges exchanges) {
+  std::vector<double> clocks(std::max<size_t>(target.queues.size(), 1), 0.0);
+  std::unordered_map<uint32_t, double> events;
+  for (const Instruction& code : program.segment(kind).code) {
+    double& clock = clocks[code.queue];
+    if (code.action() == Action::Wait) {
+      if (const auto event = events.find(code.event); event != events.end()) clock = std::max(clock, event->second);
+      continue;
+    }
+    const bool none = exchanges == Exchanges::TakeNothing && between_processes(program, code);
+    if (!none) clock += share_of(program, code) * instruction_seconds(program, code, target);
+    if (code.event != 0) events[code.event] = clock;
+  }
+  return *std::max_element(clocks.begin(), clocks.end());
+}
+
+double step_seconds(const Program& program, const Target& target, Exchanges exchanges) {
+  if (program.segment(SegmentKind::Update).code.empty()) return 0;
+  return static_cast<double>(program.own_micro_batches()) * segment_seconds(program, SegmentKind::Micro, target, exchanges) +
+         segment_seconds(program, SegmentKind::Window, target, exchanges) +
+         segment_seconds(program, SegmentKind::Update, target, exchanges);
+}
+
 }  // namespace
 
 double instruction_seconds(const Program& program, const Instruction& code, const Target& target) {
@@ -56,30 +103,34 @@ double instruction_seconds(const Program& program, const Instruction& code, cons
   for (const auto* operands : {&code.inputs, &code.outputs})
     for (const Operand& o : *operands)
       if (o.present() && (operands == &code.outputs || !o.inner)) bytes += static_cast<double>(o.bytes());
-  return std::max(arithmetic_seconds(code, target), bytes / target.bandwidth()) + unpacking;
+  const double here = std::max(arithmetic_seconds(code, target), bytes / target.bandwidth()) + unpacking;
+  return std::max(here, link_seconds(program, code, target));
 }
 
 double segment_seconds(const Program& program, SegmentKind kind, const Target& target) {
-  std::vector<double> clocks(std::max<size_t>(target.queues.size(), 1), 0.0);
-  std::unordered_map<uint32_t, double> events;
-  for (const Instruction& code : program.segment(kind).code) {
-    double& clock = clocks[code.queue];
-    if (code.action() == Action::Wait) {
-      if (const auto event = events.find(code.event); event != events.end()) clock = std::max(clock, event->second);
-      continue;
-    }
-    const bool at_ends = code.when == When::LaneEnds || code.when == When::LaterLaneEnds;  // once in the micro-batches of a lane
-    const double share = at_ends ? 1 / static_cast<double>(program.in_a_lane(program.micro_batches)) : 1;
-    clock += share * instruction_seconds(program, code, target);
-    if (code.event != 0) events[code.event] = clock;
-  }
-  return *std::max_element(clocks.begin(), clocks.end());
+  return segment_seconds(program, kind, target, Exchanges::Take);
 }
 
-double step_seconds(const Program& program, const Target& target) {
-  if (program.segment(SegmentKind::Update).code.empty()) return 0;
-  return static_cast<double>(program.own_micro_batches()) * segment_seconds(program, SegmentKind::Micro, target) +
-         segment_seconds(program, SegmentKind::Window, target) + segment_seconds(program, SegmentKind::Update, target);
+double step_seconds(const Program& program, const Target& target) { return step_seconds(program, target, Exchanges::Take); }
+
+ExchangeTimes exchange_times(const Program& program, const Target& target) {
+  ExchangeTimes out;
+  if (program.ranks > 1) out.link = target.link_for(program.ranks);
+  if (!out.link) return out;
+  double a_micro_batch = 0;  // with a lane's end
+  for (const SegmentKind kind : {SegmentKind::Window, SegmentKind::Micro, SegmentKind::Update})
+    for (const Instruction& code : program.segment(kind).code) {
+      if (!between_processes(program, code)) continue;
+      const double seconds = instruction_seconds(program, code, target);
+      const bool micro = kind == SegmentKind::Micro;
+      out.seconds += (micro ? share_of(program, code) * static_cast<double>(program.own_micro_batches()) : 1) * seconds;
+      if (micro) a_micro_batch += seconds;
+    }
+  out.alone = std::max(0.0, step_seconds(program, target) - step_seconds(program, target, Exchanges::TakeNothing));
+  const double arithmetic = arithmetic_seconds(program, SegmentKind::Micro, target);
+  if (a_micro_batch > 0 && arithmetic > 0)
+    out.positions = std::llround(std::ceil(a_micro_batch / arithmetic * static_cast<double>(program.rows * program.length)));
+  return out;
 }
 
 }  // namespace galley

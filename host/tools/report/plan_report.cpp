@@ -188,6 +188,13 @@ Table plan_document(const Program& program, const Plan& plan, const Target& targ
     a_step["exchanges"] = Value(step.exchanges);
     a_step["sent"] = Value(static_cast<int64_t>(step.link_bytes));
   }
+  if (program.ranks > 1) {
+    const ExchangeTimes times = exchange_times(program, target);
+    a_step["link"] = times.link ? Value(times.link->name) : Value();
+    a_step["exchange_seconds"] = times.link ? Value(times.seconds) : Value();
+    a_step["exchange_seconds_alone"] = times.link ? Value(times.alone) : Value();
+    a_step["hidden_from_positions"] = times.positions ? Value(*times.positions) : Value();
+  }
   return {{"classes", Value(std::move(classes))},
           {"step", Value(a_step)},
           {"kernels", Value(std::move(kernels))},
@@ -281,6 +288,23 @@ class TableText {
   std::string text;
 };
 
+/// How long the exchanges of a step take, what runs beside them, and how large a micro-batch would hide them.
+void add_exchange_times(const Program& program, const Target& target, TableText& out) {
+  const ExchangeTimes times = exchange_times(program, target);
+  if (!times.link) {
+    out.add(
+        "  their time         not known: no link of the target joins %lld processes; give one in a file for --target:\n"
+        "                               [[link]] with name, bandwidth (bytes/s) and latency (s); docs/ranks.md says more\n",
+        static_cast<long long>(program.ranks));
+    return;
+  }
+  out.add("  their time      %12s a step at best, on the link '%s'; nothing runs beside %s of it\n", seconds_text(times.seconds).c_str(),
+          cut_middle(times.link->name, 40).c_str(), seconds_text(times.alone).c_str());
+  if (times.positions)
+    out.add("  hidden from     %12s positions a micro-batch on: its arithmetic would take as long, if they ran beside it\n",
+            count_text(static_cast<double>(*times.positions)).c_str());
+}
+
 /// What a step is: positions, work, launches, and what it takes at best.
 void add_step(const Program& program, const Target& target, const DiskUse& disk, TableText& out) {
   const auto positions = static_cast<double>(positions_a_step(program));
@@ -309,6 +333,7 @@ void add_step(const Program& program, const Target& target, const DiskUse& disk,
     if (const Launches step = launches_of(program); step.exchanges)
       out.add("  exchanges       %12lld a step, in which each process sends %s\n", static_cast<long long>(step.exchanges),
               bytes_text(static_cast<int64_t>(step.link_bytes)).c_str());
+    if (program.ranks > 1) add_exchange_times(program, target, out);
   }
   out.add("  work            %12sFLOP a position", count_text(program.flops_per_token).c_str());
   if (program.recomputed_flops > 0) out.add(", %.1f %% of it recomputation", 100 * recomputed_share(program));
