@@ -90,6 +90,7 @@ def in_words():
     check(said and all(abs(float(x) / (1e3 * step['exchange_seconds']) - 1) < 5e-3 for x in said.groups()), f'{step}: {text}')
     said = re.search(r'^  hidden from +(\S+) k positions a micro-batch on: its arithmetic would take as long, if they ran beside it$', text, re.M)
     check(said and abs(1e3 * float(said.group(1)) / step['hidden_from_positions'] - 1) < 1e-2, f'{step}: {text}')
+    check("each launch at the target's peak or bandwidth\n" in text, text)
 
 
 @case
@@ -99,7 +100,7 @@ def not_known():
     for flags in (target('none', {}), target('near', {'board': LINKS['board']})):
         text = run('plan', path, '--ranks', 9, *flags).stdout
         check('their time         not known: no link of the target joins 9 processes; give one in a file for --target' in text, text)
-        check('hidden from' not in text, text)
+        check('hidden from' not in text and text.count(", each launch at the target's peak or bandwidth, without the time on links between processes\n") == 1, text)
         step = json.loads(run('plan', path, '--json', '--ranks', 9, *flags).stdout)['step']
         check([step[x] for x in ('link', 'exchange_seconds', 'exchange_seconds_alone', 'hidden_from_positions')] == 4 * [None], f'{step}')
         check(step['sent'] > 0, f'{step}')

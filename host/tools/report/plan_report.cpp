@@ -349,9 +349,10 @@ void add_step(const Program& program, const Target& target, const DiskUse& disk,
   }
   if (const double best = step_seconds(program, target); best > 0) {
     const bool by_tokens = program.window_tokens > 0;
-    out.add("\n  at best         %12s a step, %s %s/s: an estimate, each launch at the target's peak or bandwidth",
+    const bool unknown = program.ranks > 1 && !target.link_for(program.ranks);
+    out.add("\n  at best         %12s a step, %s %s/s: an estimate, each launch at the target's peak or bandwidth%s",
             seconds_text(best).c_str(), count_text((by_tokens ? static_cast<double>(program.window_tokens) : positions) / best).c_str(),
-            by_tokens ? "tokens" : "positions");
+            by_tokens ? "tokens" : "positions", unknown ? ", without the time on links between processes" : "");
   }
   out.add("\n  on disk         %12s   %s saved, %s a resume state\n\n", bytes_text(disk.total()).c_str(), bytes_text(disk.exported).c_str(),
           bytes_text(disk.state).c_str());
