@@ -132,8 +132,9 @@ Result<Target> describe_target(const galley_device& device);
 /// Reads a TOML file that overrides parts of `base`. Keys are the fields of Target. `peak_flops` is a number (of F32) or a table, { f32 =
 /// 1e12, bf16 = 2e12 }; `libraries` is a table of versions, { cublaslt = "13.0" }. Tables [[memory]] (name, alignment, host_access,
 /// computes, capacity, in_bandwidth, out_bandwidth) replace all classes of `base`; without them `bandwidth` sets that of class 0,
-/// `link_bandwidth` that of the others. Tables [[link]] (name, ranks, bandwidth, latency) replace all links of `base`; a text with [[memory]]
-/// and without [[link]] describes another machine, and has none. Unknown keys, wrong types and values out of range are errors with file and line, exit code Recipe.
+/// `link_bandwidth` that of the others. Tables [[link]] (name, ranks, bandwidth, latency) replace all links of `base`; a text with
+/// [[memory]] and without [[link]] describes another machine, and has none. Unknown keys, wrong types and values out of range are errors
+/// with file and line, exit code Recipe.
 Result<Target> read_target(const std::filesystem::path& path, Target base);
 /// Does the same from text; `origin` names the file in messages.
 Result<Target> parse_target(std::string_view text, std::string_view origin, Target base);

@@ -1,11 +1,11 @@
 // Estimates how long instructions take on a target, and how long a segment takes when its queues run beside each other.
 //
-// An exchange between n processes takes its bytes by the bandwidth of the nearest link that joins all of them, and the link's latency ⌈log₂ n⌉
-// times: in so many rounds each can hear from each other one, and in no fewer, where a process sends one message at a time (Chan et al.,
-// Collective communication: theory, practice, and experience, 2007). Kernels that send n − 1 messages at once take more than one latency, and
-// less than n − 1. Between GPUs in one machine, 2 H100 exchange nothing in 6 µs (NVIDIA/nccl#1259) and 8 H20 in 12.5 (deepseek-ai/
-// DeepEP#303). That is a launch at its best, as all estimates here are. What goes to a process of the same machine counts like what goes to
-// another one: of 64 processes on machines of 8 it is 1/9 of the bytes.
+// An exchange between n processes takes its bytes by the bandwidth of the nearest link that joins all of them, and the link's latency
+// ⌈log₂ n⌉ times: in so many rounds each can hear from each other one, and in no fewer, where a process sends one message at a time (Chan
+// et al., Collective communication: theory, practice, and experience, 2007). Kernels that send n − 1 messages at once take more than one
+// latency, and less than n − 1. Between GPUs in one machine, 2 H100 exchange nothing in 6 µs (NVIDIA/nccl#1259) and 8 H20 in 12.5
+// (deepseek-ai/DeepEP#303). That is a launch at its best, as all estimates here are. What goes to a process of the same machine counts like
+// what goes to another one: of 64 processes on machines of 8 it is 1/9 of the bytes.
 #pragma once
 
 #include <optional>
@@ -42,7 +42,7 @@ struct ExchangeTimes {
   const Link* link = nullptr;  ///< the target's, which joins all processes; null: there is none, and nothing else is known
   double seconds = 0;          ///< of a step
   double alone = 0;            ///< by how many seconds they make the step longer: nothing runs beside them
-  /// With so many positions in a micro-batch, its FLOPs at their peaks take as long as all of its exchanges, those at a lane's end included.
+  /// With so many positions in a micro-batch, its FLOPs at their peaks take as long as all of its exchanges, with those at a lane's end.
   /// Not given if it has no exchanges, or no FLOPs.
   std::optional<int64_t> positions;
 };
