@@ -181,6 +181,8 @@ std::optional<std::string> error_prefix(const Error& error) {
   if (joined.refused) return std::nullopt;
   if (!party || party->alone()) return "";
   if (party->ends_together()) return party->leads() ? std::optional<std::string>("") : std::nullopt;
+  // A kernel that has found another process gone knows less about it than what that one said last.
+  if (joined.heartbeat && !joined.party->check() && joined.heartbeat->verdict()) return std::nullopt;
   const bool told = joined.heartbeat && joined.heartbeat->failed(error);
   if (told && !party->leads()) return std::nullopt;  // rank 0 shows it
   return party->name(party->place().rank) + ": ";

@@ -103,3 +103,5 @@ const bool added = add(kernel_of<AllReduce>("all_reduce_here.sockets", "all_redu
 
 }  // namespace
 }  // namespace sockets
+
+GALLEY_PLUGIN("sockets", "1.0.0");
