@@ -59,7 +59,11 @@ void share_processors(const RankPlace& place) {
 Result<std::vector<PartyOptions>> ways_to_join(const RankPlace& place, const StudyOptions& options, const std::filesystem::path& meeting) {
   const std::filesystem::path built_in[] = {options.installation.plugins};
   joined.plugins = Plugins::scan(plugin_search_path(built_in, options.plugin_path), [](const std::string&) {});
-  if (const Registered<galley_device> device = joined.plugins->device(options.device)) joined.target = TRY(describe_target(*device.table));
+  std::string kind = options.device;  // whose kernels are run: an emulated GPU has those of another device
+  if (const Registered<galley_device> device = joined.plugins->device(options.device)) {
+    joined.target = TRY(describe_target(*device.table));
+    kind = joined.target.device;
+  }
   joined.axes = std::make_unique<const Axes>(place.ranks, place.rank);
   PartyOptions with;
   with.target = &joined.target;
@@ -76,7 +80,7 @@ Result<std::vector<PartyOptions>> ways_to_join(const RankPlace& place, const Stu
     with.caller = {plugin->manifest.id};
     for (const galley_ranks* table : plugin->library->ranks) {
       with.table = table;
-      if (table->device == options.device) ways.push_back(with);
+      if (table->device == kind) ways.push_back(with);
     }
   }
   if (!ways.empty()) return ways;
@@ -140,11 +144,17 @@ class Steps final : public Observer {
   int64_t now = 0;
 };
 
+/// What starts as many processes again.
+std::string launched_by(const RankPlace& place) {
+  if (place.launcher == "torchrun") return "torchrun --no-python --nproc-per-node " + std::to_string(place.local_ranks);
+  return (place.launcher == "Slurm" ? "srun" : place.launcher) + " -n " + std::to_string(place.ranks);
+}
+
 /// How to go on, once a process is gone.
-std::string going_on(const std::filesystem::path& directory, int64_t ranks) {
+std::string going_on(const std::filesystem::path& directory, const RankPlace& place) {
   const auto latest = find_latest(directory / "state");
   if (!latest || !*latest) return "no state has been saved: begin again, with save = { every = N } in the recipe";
-  return "the state of step " + std::to_string(step_of(**latest)) + " is whole: mpirun -n " + std::to_string(ranks) + " galley resume " +
+  return "the state of step " + std::to_string(step_of(**latest)) + " is whole: " + launched_by(place) + " galley resume " +
          directory.string();
 }
 
@@ -159,7 +169,7 @@ Status look_after(const std::filesystem::path& directory, TrainOptions& options)
   const auto tell = [&party, directory](const Alarm& alarm) {
     const bool ends = alarm.kind == Alarm::Kind::End;
     if (alarm.speaks)
-      log(ends ? LogLevel::Error : LogLevel::Warning, alarm.text + (ends ? "\n  " + going_on(directory, party.place().ranks) : ""));
+      log(ends ? LogLevel::Error : LogLevel::Warning, alarm.text + (ends ? "\n  " + going_on(directory, party.place()) : ""));
     if (!ends) return;
     command_ends(static_cast<int>(Exit::Failed));
     party.abort();

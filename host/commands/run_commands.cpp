@@ -321,6 +321,8 @@ Status command_resume(const CommandLine& a) {
   const std::filesystem::path directory = a.positional[0];
   StudyOptions options = TRY(study_options(a));
   options.longer = TRY(longer_asked(a));
+  // Which plugin joins the processes depends on the device. What is wrong with the record is said below, once for all of them.
+  if (const Result<RunRecord> record = open_run(directory)) options.device = record->device;
   Party& party = *TRY(join_processes(options, meeting_of(directory)));
   std::optional<Run> studied;
   std::unique_ptr<TextEvaluation> texts;

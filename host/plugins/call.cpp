@@ -29,6 +29,7 @@ Error fault(const Caller& caller, std::string_view what, std::string_view how, s
 Error plugin_failure(const Caller& caller, std::string_view what, galley_status status, const galley_error& error, Phase phase) {
   std::string text = one_line(error.text), hint = one_line(error.hint);
   if (text.empty()) text = "status " + std::to_string(status) + " without a reason";
+  if (status == GALLEY_LOST && phase == Phase::Run) return run_error(text, hint);  // nobody's fault here
   const bool refused = status == GALLEY_INVALID || status == GALLEY_UNSUPPORTED;
   if (!refused || phase == Phase::Run) return fault(caller, what, "failed", text, hint);
   if (!caller.strategy.empty()) return recipe_error(where(caller) + caller.strategy + ": " + text, hint);

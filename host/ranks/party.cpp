@@ -19,6 +19,8 @@ namespace {
 
 constexpr size_t most_shown = 120;  // bytes of a value in a message
 
+Error ended() { return run_error("the exchange between the processes of the run has been ended"); }
+
 std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text.data(), text.size())); }
 
 std::string shown(std::string_view text) {
@@ -146,7 +148,7 @@ Result<std::vector<std::byte>> Party::exchange(std::span<const std::byte> mine) 
   if (alone() || mine.empty()) return all;
   all_end_ = false;
   if (broken_) return *broken_;
-  if (aborted_) return run_error("the exchange between the processes of the run has been ended");
+  if (aborted_) return ended();
   const auto bytes = static_cast<int64_t>(mine.size());
   const Status done =
       call("exchange", Phase::Run, [&](galley_error* error) { return table_->exchange(handle_, mine.data(), bytes, all.data(), error); });
@@ -261,7 +263,10 @@ Status Party::first_error(Status mine) {
                said.substr(hint + 1, cause - hint - 1)};
 }
 
-Status Party::once(const std::function<Status()>& work) { return first_error(leads() ? work() : ok()); }
+Status Party::once(const std::function<Status()>& work) {
+  if (aborted_) return ended();  // a kernel that waited has come to its end with any numbers: nobody may keep them
+  return first_error(leads() ? work() : ok());
+}
 
 Status Party::in_turns(const std::function<Status()>& work) {
   TRY_STATUS(once(work));

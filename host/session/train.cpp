@@ -130,6 +130,7 @@ Status export_run(Session& session, const fs::path& directory, const TrainOption
     TRY_STATUS(session.export_model(directory));
     return party.leads() ? write_result(directory, recipe, session.executor().exported()) : ok();
   };
+  TRY_STATUS(party.first_error(ok()));  // after an exchange that was ended, nobody may keep its numbers
   TRY_STATUS(party.first_error(write()));
   if (!recipe.save.best) return ok();
   return tell(options, [&](Observer& o) {

@@ -41,7 +41,13 @@ Device::Device(const galley_device_options& options, const std::string& isa) {
                      "GALLEY_CUBLASLT=FILE");
   try {
     const uint32_t index = GALLEY_HAS(&options, galley_device_options, index) ? options.index : 0;
-    check(cudaSetDevice(static_cast<int>(index)), "cudaSetDevice");
+    int devices = 0;
+    check(cudaGetDeviceCount(&devices), "cudaGetDeviceCount");
+    // A process of several may see its own GPU alone (CUDA_VISIBLE_DEVICES).
+    if (devices > 1 && index >= static_cast<uint32_t>(devices))
+      throw sdk::Failure(GALLEY_INVALID, "GPU " + std::to_string(index) + " is asked for, and " + std::to_string(devices) + " are seen",
+                         "start at most as many processes on a machine as it has GPUs");
+    check(cudaSetDevice(devices == 1 ? 0 : static_cast<int>(index)), "cudaSetDevice");
     for (cudaStream_t& stream : streams_) check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
     for (cudaEvent_t& event : joins_) check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
     events_.resize(options.n_events + size_t{1});

@@ -280,7 +280,7 @@ cudaError_t cudaRuntimeGetVersion(int* out) {
 
 cudaError_t cudaGetDeviceCount(int* out) {
   GALLEY_USABLE();
-  *out = 1;
+  *out = setting("GALLEY_EMULATED_DEVICES", 1);
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int) {
@@ -310,7 +310,7 @@ cudaError_t cudaDeviceGetAttribute(int* out, cudaDeviceAttr attribute, int) {
 }
 cudaError_t cudaSetDevice(int device) {
   GALLEY_USABLE();
-  return device == 0 ? cudaSuccess : say(cudaErrorInvalidValue);
+  return device >= 0 && device < setting("GALLEY_EMULATED_DEVICES", 1) ? cudaSuccess : say(cudaErrorInvalidValue);
 }
 
 // ---- Memory ---------------------------------------------------------------------------------------------------------------------------
