@@ -57,6 +57,29 @@ TEST(Device, WaitsForWhatWasRecordedBeforeACaptureThatFailed) {
   EXPECT_NO_THROW(device.synchronize());
 }
 
+// Each process of a machine takes the GPU of its number; where it sees one alone, that one.
+TEST(Device, TakesTheGpuOfItsNumber) {
+  const auto said = [](const char* devices, uint32_t index) {
+    const Setting setting("GALLEY_EMULATED_DEVICES", devices);
+    galley_target target = sdk::fresh<galley_target>();
+    target.device = "cuda";
+    target.isa = "sm_80";
+    auto options = sdk::fresh<galley_device_options>();
+    options.target = &target;
+    options.index = index;
+    try {
+      const Device device(options, "sm_80");
+    } catch (const sdk::Failure& failure) {
+      return std::string(failure.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(said("1", 0), "");
+  EXPECT_EQ(said("1", 5), "");
+  EXPECT_EQ(said("4", 3), "");
+  EXPECT_EQ(said("4", 4), "GPU 4 is asked for, and 4 are seen");
+}
+
 struct Rows {
   int64_t count;
   const float* rows[2];

@@ -45,6 +45,8 @@ TEST(Call, StatusBecomesAnError) {
   EXPECT_EQ(error(models, GALLEY_INVALID, "x is odd").cause, "claim (plugin 'models'): x is odd");
   EXPECT_EQ(error(models, GALLEY_INVALID, "x is odd", Phase::Run).cause, "plugin 'models' failed in claim: x is odd");
   EXPECT_EQ(error(models, GALLEY_INVALID, "x is odd", Phase::Run).exit, Exit::Plugin);
+  EXPECT_EQ(error(models, GALLEY_LOST, "rank 1 is gone", Phase::Run).cause, "rank 1 is gone");
+  EXPECT_EQ(error(models, GALLEY_LOST, "rank 1 is gone", Phase::Run).exit, Exit::Failed);
 }
 
 TEST(Call, TextsAreOneLineAndEnd) {

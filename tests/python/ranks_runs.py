@@ -101,6 +101,13 @@ def a_death_is_named():
 
 
 @case
+def a_device_with_kernels_of_another():
+    """A device of a plugin whose kernels are those of the processor: what joins processes there joins them here."""
+    path = written('apart', steps=2)
+    check(left(train_with(2, path, 'apart-2', *discrete)) == left(trained(path, 'apart-1', *discrete)), 'two processes leave something else than one')
+
+
+@case
 def errors_are_said_once():
     """What is wrong with a recipe, a directory or one process alone."""
     path = written('wrong', use('adamw', lr=-1))
@@ -112,8 +119,6 @@ def errors_are_said_once():
     check(said.count('is not empty') == 1, said)
     said = mpirun(5, 'train', written('five'), '--out', 'five', code=2).stderr
     check(said.count('the run has 4 lanes, which cannot be shared out over 5 processes') == 1, said)
-    said = mpirun(2, 'train', written('there', steps=1), '--out', 'elsewhere', *discrete, code=2).stderr
-    check("no plugin joins processes on device 'discrete'" in said, said)
     said = run('train', written('there', steps=1), '--out', 'elsewhere', code=2, RANK='1', WORLD_SIZE='2', LOCAL_RANK='1', LOCAL_WORLD_SIZE='2').stderr
     check("another launcher than Open MPI's has started this process, rank 1 of 2" in said, said)
     for command in (('eval', 'there'), ('sample', 'there', '--prompt', 'a'), ('plan', path)):
