@@ -54,8 +54,8 @@ Executor::Executor(const Program& program, const Plan& plan, const Target& targe
 Result<std::unique_ptr<Executor>> Executor::create(const Program& program, const Plan& plan, const Target& target,
                                                    const galley_device& device, const ExecutorOptions& options) {
   // By itself: TRY returns from here, and what `new` had allocated by then would be lost.
-  std::unique_ptr<Machine> machine =
-      TRY(Machine::open(program, plan, target, device, options.watching.copies, options.timed ? marks_of(program) : 0, options.shift));
+  std::unique_ptr<Machine> machine = TRY(Machine::open(program, plan, target, device, options.watching.copies,
+                                                       options.timed ? marks_of(program) : 0, options.shift, options.index));
   std::unique_ptr<Executor> executor(new Executor(program, plan, target, std::move(machine), options));
   TRY_STATUS(executor->prepare());
   return executor;

@@ -53,7 +53,8 @@ struct ExecutorOptions {
   Choices* choices = nullptr;  ///< if given, kernels may measure, and their choices are kept there
   /// If given, is called after each instruction of `load`. Its error ends the loading.
   std::function<Status(int64_t done, int64_t all)> loading = {};
-  int64_t shift = 0;  ///< see Machine::open()
+  int64_t shift = 0;   ///< see Machine::open()
+  uint32_t index = 0;  ///< which of the machine's devices of this kind
   /// If given, is called before each launch that may wait for other processes.
   std::function<void(const std::string& what)> exchanging = {};
   Together together = {};

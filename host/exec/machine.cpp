@@ -34,7 +34,7 @@ Status Machine::call(const Caller& whose, const char* doing, Call&& body) {
 }
 
 Result<std::unique_ptr<Machine>> Machine::open(const Program& program, const Plan& plan, const Target& target, const galley_device& device,
-                                               HostCopies copies, uint32_t marks, int64_t shift) {
+                                               HostCopies copies, uint32_t marks, int64_t shift, uint32_t index) {
   if (marks > 0 && !device.mark)
     return recipe_error("device '" + std::string(device.kind) + "' does not tell the time of its work", "leave out --profile and --trace");
   std::unique_ptr<Machine> machine(new Machine(program, plan, device, copies));
@@ -43,6 +43,7 @@ Result<std::unique_ptr<Machine>> Machine::open(const Program& program, const Pla
   options.target = view.get();
   options.n_events = events_of(program);
   options.n_marks = marks;
+  options.index = index;
   void* handle = nullptr;
   TRY_STATUS(machine->call("open", [&](galley_error* error) { return device.open(device.self, &options, &handle, error); }));
   machine->handle_ = handle;

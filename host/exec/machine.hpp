@@ -37,7 +37,7 @@ class Machine {
   /// outlive the machine. A class that the device does not have is exit code Recipe, memory that it cannot give DoesNotFit, anything else
   /// Plugin.
   static Result<std::unique_ptr<Machine>> open(const Program& program, const Plan& plan, const Target& target, const galley_device& device,
-                                               HostCopies copies, uint32_t marks = 0, int64_t shift = 0);
+                                               HostCopies copies, uint32_t marks = 0, int64_t shift = 0, uint32_t index = 0);
   /// Waits for enqueued work, then frees everything.
   ~Machine();
   Machine(const Machine&) = delete;

@@ -79,6 +79,7 @@ Result<std::unique_ptr<Session>> Session::open(const Study& study, std::unique_p
   executor.loading = options.loading;
   executor.shift = options.shift;
   executor.ranks = out->party_->handle();
+  executor.index = static_cast<uint32_t>(out->party_->place().local_rank);
   executor.together = {out->party_->leads(), [party = out->party_](Status mine) { return party->first_error(std::move(mine)); },
                        [party = out->party_](std::span<uint64_t> numbers) { return party->add_up(numbers); }};
   executor.exchanging = options.exchanging;

@@ -33,7 +33,7 @@ def hidden(folder):
     return [x.name for x in pathlib.Path(folder).iterdir() if x.name.startswith('.galley-')]
 
 
-@cases(CASES)
+@cases(CASES, turns=3)
 def any_number_of_gpus(name, uses):
     path = written(name, four, *uses)
     one = left(trained(path, f'{name}-1', *GPU))
@@ -65,7 +65,7 @@ def validated():
     check(left(train_with_gpus(2, path, 'validates-2')) == left(trained(path, 'validates-1', *GPU)), 'two processes leave something else than one')
 
 
-@cases(['--reference', '--poison'])
+@cases(['--reference', '--poison'], turns=2)
 def proved(flag):
     """Modes in which the host waits in other places: they change no byte."""
     path = written('proved', four, use('clip', norm=0.1), adamw, steps=1)
