@@ -86,11 +86,12 @@ void open_plugin(const std::string& folder, Plugin* plugin) {
     only = TestDevice::get()->target().isa;
     add_level(only, library + (std::string(only) == "emulated" ? "-cuda-emulated.so" : "-cuda.so"));
   }
-  // The first one, so that the last one is the best of this processor. A plugin need not have kernels for GPUs.
-  if (const std::string emulated = library + "-cuda-emulated.so"; !TestDevice::get() && std::filesystem::exists(emulated))
-    add_level("emulated", emulated);
+  // The first one, so that the last one is the best of this processor. A plugin need not have kernels for GPUs, or have them alone.
+  const auto there = [&](const char* kind) { return std::filesystem::exists(library + kind + ".so"); };
+  if (!TestDevice::get() && there("-cuda-emulated")) add_level("emulated", library + "-cuda-emulated.so");
+  const bool on_cpu = there("-cpu-v3") || there("-cpu-v4") || !there("-cuda-emulated");
   for (const auto& [level, runs] : {std::pair("v3", v3), std::pair("v4", v4)})
-    if (runs) add_level(std::string("x86-64-") + level, library + "-cpu-" + level + ".so");
+    if (runs && on_cpu) add_level(std::string("x86-64-") + level, library + "-cpu-" + level + ".so");
   if (plugin->levels.empty()) throw std::runtime_error("this processor runs none of the kernel libraries");
 }
 
