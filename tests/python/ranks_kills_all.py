@@ -30,7 +30,7 @@ def begun(n, *args):
 
 @case
 def forty_kills():
-    paths = {stage: written(f'stage-{stage}', use('zero', stage=stage, min_size=1), steps=120, save=dict(every=8)) for stage in (1, 2, 3)}
+    paths = {stage: written(f'stage-{stage}', use('zero', stage=stage, min_size=1), steps=400, save=dict(every=25)) for stage in (1, 2, 3)}
     whole = {}
     for stage, path in paths.items():
         whole[stage] = left(trained(path, f'whole-{stage}'))
