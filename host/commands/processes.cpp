@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 
 #include "host/base/log.hpp"
 #include "host/exec/state.hpp"
@@ -144,6 +145,9 @@ class Steps final : public Observer {
   int64_t now = 0;
 };
 
+/// How long a process lives after it has learnt that another one is gone.
+constexpr std::chrono::seconds kLast(3);
+
 /// What starts as many processes again.
 std::string launched_by(const RankPlace& place) {
   if (place.launcher == "torchrun") return "torchrun --no-python --nproc-per-node " + std::to_string(place.local_ranks);
@@ -172,6 +176,11 @@ Status look_after(const std::filesystem::path& directory, TrainOptions& options)
       log(ends ? LogLevel::Error : LogLevel::Warning, alarm.text + (ends ? "\n  " + going_on(directory, party.place()) : ""));
     if (!ends) return;
     command_ends(static_cast<int>(Exit::Failed));
+    // What the launcher does then may take half a minute, for it asks first those that wait and do not hear it.
+    std::thread([] {
+      std::this_thread::sleep_for(kLast);
+      std::_Exit(static_cast<int>(Exit::Failed));
+    }).detach();
     party.abort();
   };
   HeartbeatTimes times;
