@@ -160,7 +160,7 @@ Status Executor::enqueue(const Prepared& prepared, const Instruction& code, bool
       if (machine_->names_work()) machine_->name_work(prepared.name.c_str());
       const Calling calling({prepared.caller.plugin, "enqueue", code.strategy, code.name, prepared.kernel->name});
       const Undisturbed before(prepared.caller.plugin, "enqueue", prepared.kernel->name);
-      if (exchanging_ && code.launch()->op() && code.launch()->op()->flags & GALLEY_OP_EXCHANGE) exchanging_(code.name);
+      if (exchanging_ && code.exchanges()) exchanging_(code.name);
       void* const state = later ? prepared.later : prepared.first;
       Status launched = code.launch()->on_host ? machine_->run_on_host(*prepared.kernel, state, prepared.caller)
                                                : machine_->launch(prepared.queue, *prepared.kernel, state, prepared.caller);

@@ -63,7 +63,6 @@ struct Storage {
   std::string master_placement;       ///< the class of a parameter that nodes read through its 16-bit copy only; until casts are known
   int placement_use = no_use;         ///< who claims that
   int64_t shard = GALLEY_SHARD_NO;    ///< what is claimed of its parts; the pass `shard` decides
-  int shard_use = no_use;             ///< who claims that
   galley_tensor numbers_of = 0;       ///< a view has no bytes of its own: this tensor's numbers in the view's dtype; 0: it is no view
   std::optional<uint32_t> component;  ///< a view may be of one component of that tensor's format
 };

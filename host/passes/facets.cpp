@@ -149,7 +149,6 @@ Status take_shard(const Answer& a) {
   if (!a.said.text.empty() && !has_axis(a.said.text))
     return plugin_error(a.by() + ": SHARD of '" + a.name + "' is along the axis '" + a.said.text + "', which the run does not have");
   a.tensor().storage.shard = a.said.number;
-  a.tensor().storage.shard_use = a.said.use;
   return ok();
 }
 

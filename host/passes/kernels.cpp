@@ -141,7 +141,7 @@ const galley_codec* Kernels::codec(const std::string& format) {
 /// A chain is a plugin's own if all of its links are.
 bool Kernels::admitted(const Plugin& plugin, const Instruction& i) {
   // Only the kernels of the plugin that has joined the processes know what it has made.
-  if (i.launch()->op()->flags & GALLEY_OP_EXCHANGE && !exchanges_.empty()) return plugin.manifest.id == exchanges_;
+  if (i.exchanges() && !exchanges_.empty()) return plugin.manifest.id == exchanges_;
   if (admits_(plugin)) return true;
   return std::ranges::all_of(std::span(i.launch()->nodes).first(i.launch()->links), [&](const LaunchNode& node) {
     const Registered<galley_op> registered = plugins_.op(node.op->name);

@@ -7,12 +7,9 @@
 
 namespace galley {
 
-bool Segment::exchanges() const {
-  return std::ranges::any_of(code, [](const Instruction& i) {
-    return i.launch() &&
-           std::ranges::any_of(i.launch()->nodes, [](const LaunchNode& node) { return node.op && node.op->flags & GALLEY_OP_EXCHANGE; });
-  });
-}
+bool Instruction::exchanges() const { return launch() && launch()->op() && launch()->op()->flags & GALLEY_OP_EXCHANGE; }
+
+bool Segment::exchanges() const { return std::ranges::any_of(code, &Instruction::exchanges); }
 
 std::string dtype_text(uint32_t dtype) {
   static constexpr std::array<const char*, 12> names = {"?", "f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8", "u16", "u32"};

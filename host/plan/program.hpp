@@ -252,6 +252,8 @@ struct Instruction {
   const Launch* launch() const { return std::get_if<Launch>(&what); }
   const Read* read() const { return std::get_if<Read>(&what); }
   const Write* write() const { return std::get_if<Write>(&what); }
+  /// Returns whether it computes with other processes. Such a launch is never joined with others.
+  bool exchanges() const;
   /// Return what a launch has besides operands; no_tensor: nothing.
   TensorId workspace() const { return launch() ? launch()->workspace : no_tensor; }
   TensorId constants() const { return launch() ? launch()->constants : no_tensor; }

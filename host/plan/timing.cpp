@@ -36,10 +36,7 @@ namespace {
 constexpr double kUnpackFlops = 10;
 
 /// Whether a process waits for others.
-bool between_processes(const Program& program, const Instruction& code) {
-  const Launch* launch = code.launch();
-  return program.ranks > 1 && launch && launch->op() && launch->op()->flags & GALLEY_OP_EXCHANGE;
-}
+bool between_processes(const Program& program, const Instruction& code) { return program.ranks > 1 && code.exchanges(); }
 
 /// The seconds of an exchange on the link. 0: there is none, or it is not known.
 double link_seconds(const Program& program, const Instruction& code, const Target& target) {

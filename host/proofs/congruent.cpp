@@ -38,7 +38,7 @@ std::vector<Seen> exchanges_of(const Segment& segment) {
   std::vector<Seen> out;
   for (size_t i = 0; i < segment.code.size(); ++i) {
     const Instruction& code = segment.code[i];
-    if (!code.launch() || !code.launch()->op() || !(code.launch()->op()->flags & GALLEY_OP_EXCHANGE)) continue;
+    if (!code.exchanges()) continue;
     const AttrList& attrs = code.launch()->nodes.front().attrs;
     const Operand& x = code.inputs.front();
     const std::vector<int64_t> ends = list_of(attrs.find("ends"));

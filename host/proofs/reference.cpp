@@ -327,7 +327,7 @@ Status Reference::after_kernel(const Instruction& code, SegmentKind kind, size_t
     ++options_.report->without[none ? none->name : launch.kernel->op];
   } else if (!options_.scope.computes || options_.scope.computes(code)) {
     ++options_.report->segments[segment_names[static_cast<size_t>(kind)]];
-    const bool exchanges = options_.exchange && launch.op()->flags & GALLEY_OP_EXCHANGE;
+    const bool exchanges = options_.exchange && code.exchanges();
     const Reading read = [&](const Operand& o) -> Result<Numbers> {
       return exchanges ? of_all_ranks(o, TRY(options_.exchange(bytes_of(o)))) : Numbers::of(o, bytes_of(o));
     };

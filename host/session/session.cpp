@@ -408,7 +408,7 @@ Status Session::agree() {
     if (of_kernels.contains(plugin->manifest.id)) kernels += plugin->manifest.id + " " + plugin->manifest.version + "\n";
   for (const Segment& segment : program.segments)
     for (const Instruction& i : segment.code)
-      if (i.launch() && i.launch()->op() && i.launch()->op()->flags & GALLEY_OP_EXCHANGE)
+      if (i.exchanges())
         exchanges += std::string(segment_names[static_cast<size_t>(segment.kind)]) + " " + i.launch()->op()->name + " " + i.name + "\n";
   subjects.push_back({"kernels' plugins", kernels});
   subjects.push_back({"exchanges", exchanges});

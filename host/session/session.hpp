@@ -76,8 +76,8 @@ class Session {
   const Scores* scores() const { return scores_ ? &*scores_ : nullptr; }
   /// Returns whether there is validation data.
   bool evaluates() const { return source_ && source_->validation_batches() > 0; }
-  /// Saves a state to continue from into the folder of states, and keeps the newest `keep` of them. Rank 0 does; the others learn of its
-  /// error.
+  /// Saves a state to continue from into the folder of states, and keeps the newest `keep` of them. All processes call it: each writes the
+  /// parts that it has, and all learn of an error.
   Status save(const std::filesystem::path& states, int64_t keep);
   /// Returns the results of validations so far, which states keep.
   ValidationRecord& validations() { return info_.validation; }

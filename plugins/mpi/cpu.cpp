@@ -31,24 +31,6 @@ Ranks& ranks_for(const Node& n, const galley_kernel_setup& setup) {
   return *static_cast<Ranks*>(setup.ranks);
 }
 
-/// Elements of each rank's part, in the order of ranks.
-std::vector<Parts::Part> parts_of(const Node& n) {
-  const Parts parts(n);
-  std::vector<Parts::Part> out;
-  for (int64_t r = 0; r < parts.ranks(); ++r) out.push_back(parts.of(r));
-  return out;
-}
-std::vector<Parts::Part> even_parts(int64_t ranks, int64_t count) {
-  std::vector<Parts::Part> out;
-  for (int64_t r = 0; r < ranks; ++r) out.push_back({count / ranks * r + std::min(r, count % ranks), count / ranks + (r < count % ranks)});
-  return out;
-}
-int64_t largest_of(const std::vector<Parts::Part>& parts) {
-  int64_t largest = 0;
-  for (const Parts::Part& part : parts) largest = std::max(largest, part.count);
-  return largest;
-}
-
 template <class T>
 T plus(T a, T b) {
   return a + b;

@@ -24,7 +24,7 @@ Operand Accumulators::here(galley_tensor t) {
   total.begun = true;
   const GraphTensor& gradient = homes_.tensors()[t];
   const Operand home = code_.all_of(homes_.home(t));
-  const Shape& shape = homes_.tensors()[t].shape;
+  const Shape& shape = gradient.shape;
   const bool placed = !gradient.storage.placement.empty(), apart = adds_apart(t);
   Operand between = home;  // the sum between the micro-batches of a lane
   if (apart && in_a_lane_ > 1)

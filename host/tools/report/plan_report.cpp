@@ -80,7 +80,7 @@ Launches launches_of(const Program& program) {
       out.launches += times;
       out.nodes += times * std::ssize(launch->nodes);
       out.link_bytes += static_cast<double>(times) * launch->link_bytes;
-      if (launch->op() && launch->op()->flags & GALLEY_OP_EXCHANGE) out.exchanges += times;
+      if (i.exchanges()) out.exchanges += times;
       if (launch->varies) {
         out.varying += times;
         out.varying_kernels.insert(launch->kernel->name);

@@ -2,7 +2,9 @@
 // whoever writes kernels of them.
 #pragma once
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "galley/cpp/node.hpp"
 
@@ -46,5 +48,27 @@ class Parts {
   int64_t ranks_, rank_, start_;
   const int64_t* ends_ = nullptr;
 };
+
+/// Returns each rank's part, in the order of ranks.
+inline std::vector<Parts::Part> parts_of(const Node& n) {
+  const Parts parts(n);
+  std::vector<Parts::Part> out;
+  for (int64_t r = 0; r < parts.ranks(); ++r) out.push_back(parts.of(r));
+  return out;
+}
+
+/// Returns parts of so many elements as even as they come, the first ones the larger: for sums, whose nodes say none.
+inline std::vector<Parts::Part> even_parts(int64_t ranks, int64_t count) {
+  std::vector<Parts::Part> out;
+  for (int64_t r = 0; r < ranks; ++r) out.push_back({count / ranks * r + std::min(r, count % ranks), count / ranks + (r < count % ranks)});
+  return out;
+}
+
+/// Returns the elements of the largest part.
+inline int64_t largest_of(const std::vector<Parts::Part>& parts) {
+  int64_t largest = 0;
+  for (const Parts::Part& part : parts) largest = std::max(largest, part.count);
+  return largest;
+}
 
 }  // namespace galley::sdk
