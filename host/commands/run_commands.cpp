@@ -89,7 +89,7 @@ Status train_shown(const CommandLine& given, const Study& study, const OpenSourc
   options.session.watching = reference.watching(poison_of(a), party.alone() ? nullptr : &party);
   Profile profile(study.program, study.target);
   std::optional<Trace> trace;  // opened before the first step, so that a file that cannot be written is found there
-  if (a.has("--trace")) trace.emplace(TRY(NewFile::named(a.get("--trace"))), study.program);
+  if (a.has("--trace")) trace.emplace(TRY(NewFile::named(a.get("--trace"))), study.program, study.target);
   if (a.has("--profile") || trace)
     options.session.timed = [&](std::span<const TimedInstruction> timed) {
       if (a.has("--profile")) profile.add(timed);

@@ -167,11 +167,11 @@ Status Executor::enqueue(const Prepared& prepared, const Instruction& code, bool
       if (const std::string wrong = before.disturbed(); !wrong.empty() && launched)
         launched = plugin_fault(prepared.caller, "enqueue", plugin_error(wrong));
       if (machine_->names_work()) machine_->name_work(nullptr);
-      return launched;
+      return launched && code.records() ? machine_->record(prepared.queue, prepared.event) : std::move(launched);
     }
     case Action::Copy:
       TRY_STATUS(machine_->copy(prepared.queue, prepared.copy));
-      return prepared.event != 0 ? machine_->record(prepared.queue, prepared.event) : ok();
+      return code.records() ? machine_->record(prepared.queue, prepared.event) : ok();
     case Action::Record: return machine_->record(prepared.queue, prepared.event);
     case Action::Wait: return machine_->wait(prepared.queue, prepared.event);
     case Action::Read: return files.read(code);
@@ -183,8 +183,8 @@ Status Executor::enqueue(const Prepared& prepared, const Instruction& code, bool
 Status Executor::run_one(SegmentKind kind, size_t index, const MicroPlace& place, WeightFiles& files, Exporter* exporter) {
   const Prepared& prepared = prepared_[static_cast<size_t>(kind)][index];
   const Instruction& code = program_.segment(kind).code[index];
-  if (!place.runs(code.when))  // others wait for the event of a copy
-    return code.action() == Action::Copy && prepared.event != 0 ? machine_->record(prepared.queue, prepared.event) : ok();
+  if (!place.runs(code.when))  // others wait for the event
+    return code.records() ? machine_->record(prepared.queue, prepared.event) : ok();
   const bool later = place.later(code.when);
   if (code.write() && kind == SegmentKind::Export && !together_.leads) return ok();
   if (watches_.empty()) return enqueue(prepared, code, later, files, exporter);

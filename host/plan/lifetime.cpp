@@ -57,7 +57,7 @@ void find_uses(const Outline::Code& segment, size_t kind, int32_t begin, Uses& u
   for (int32_t i = 0; i < size; ++i) {
     const Outline::Entry& code = segment.entries[static_cast<size_t>(i)];
     const int32_t now = begin + i;
-    const bool has_event = code.action == Action::Copy && code.event != 0;
+    const bool has_event = (code.action == Action::Copy || code.action == Action::Launch) && code.event != 0;
     const size_t queue = code.queue == 0 && has_event ? aside : code.queue;
     Knowledge& mine = known[queue];
     if (queue == aside) {

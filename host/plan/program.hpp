@@ -241,7 +241,8 @@ struct Instruction {
   std::vector<Operand> inputs;
   std::vector<Operand> outputs;  ///< an operand that is updated in place is among the inputs, with READ_WRITE
   uint32_t queue = 0;
-  uint32_t event = 0;  ///< Copy, Record, Wait: numbered from 1; 0: none. Is recorded also where `when` leaves the copy out
+  /// Record, Wait, a copy, an exchange on a queue of its own: numbered from 1; 0: none. Is recorded also where `when` leaves these two out.
+  uint32_t event = 0;
   When when = When::Always;
   bool recomputed = false;  ///< a clone that runs forward again for backward
   bool rounded = false;     ///< a clone of what has read a compressed tensor: it makes other numbers than forward did
@@ -252,6 +253,8 @@ struct Instruction {
   const Launch* launch() const { return std::get_if<Launch>(&what); }
   const Read* read() const { return std::get_if<Read>(&what); }
   const Write* write() const { return std::get_if<Write>(&what); }
+  /// Returns whether its event is recorded after it.
+  bool records() const { return event != 0 && (action() == Action::Copy || action() == Action::Launch); }
   /// Returns whether it computes with other processes. Such a launch is never joined with others.
   bool exchanges() const;
   /// Return what a launch has besides operands; no_tensor: nothing.

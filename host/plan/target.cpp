@@ -30,7 +30,7 @@ bool is_power_of_two(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
 constexpr int64_t kMostThreads = 1024;
 
 /// A queue's role is its place in this list, plus 1.
-constexpr std::array<const char*, 3> queue_names = {"compute", "in", "out"};
+constexpr std::array<const char*, 4> queue_names = {"compute", "in", "out", "exchange"};
 
 /// More than any device asks for. Offsets in a class are rounded up to it.
 constexpr int64_t kMostAlignment = int64_t{1} << 30;
@@ -374,7 +374,7 @@ Result<Target> parse_target(std::string_view text, std::string_view origin, Targ
     for (const std::string& name : *names) {
       const auto* const at = std::find(queue_names.begin(), queue_names.end(), name);
       if (at == queue_names.end() || (base.queues.empty() && name != "compute"))
-        return reader.wrong("queues", "'compute', 'in' and 'out', the first 'compute'");
+        return reader.wrong("queues", "'compute', 'in', 'out' and 'exchange', the first 'compute'");
       base.queues.push_back(static_cast<Queue>(at - queue_names.begin() + 1));
     }
   }

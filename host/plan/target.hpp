@@ -27,8 +27,9 @@ struct MemoryClass {
 /// The purpose of a queue. Copies run on compute queues too.
 enum class Queue : uint8_t {
   Compute = GALLEY_QUEUE_COMPUTE,
-  In = GALLEY_QUEUE_IN,   ///< copies towards class 0
-  Out = GALLEY_QUEUE_OUT  ///< copies away from class 0
+  In = GALLEY_QUEUE_IN,             ///< copies towards class 0
+  Out = GALLEY_QUEUE_OUT,           ///< copies away from class 0
+  Exchange = GALLEY_QUEUE_EXCHANGE  ///< exchanges with other processes
 };
 
 /// The matrix peak of one arithmetic: "f32", "bf16", …

@@ -30,6 +30,13 @@ double arithmetic_seconds(const Program& program, SegmentKind kind, const Target
   return sum;
 }
 
+double link_seconds(const Program& program, double bytes, const Target& target) {
+  const Link* link = program.ranks > 1 ? target.link_for(program.ranks) : nullptr;
+  if (!link) return 0;
+  const auto rounds = static_cast<double>(std::bit_width(static_cast<uint64_t>(program.ranks - 1)));  // log2, rounded up
+  return bytes / link->bandwidth + rounds * link->latency;
+}
+
 namespace {
 
 /// Unpacking a number of 4 bits takes .08 to .12 ns on a thread whose peak is about 100 GFLOP/s (tests/bench/fit.py).
@@ -37,14 +44,6 @@ constexpr double kUnpackFlops = 10;
 
 /// Whether a process waits for others.
 bool between_processes(const Program& program, const Instruction& code) { return program.ranks > 1 && code.exchanges(); }
-
-/// The seconds of an exchange on the link. 0: there is none, or it is not known.
-double link_seconds(const Program& program, const Instruction& code, const Target& target) {
-  const Link* link = between_processes(program, code) ? target.link_for(program.ranks) : nullptr;
-  if (!link) return 0;
-  const auto rounds = static_cast<double>(std::bit_width(static_cast<uint64_t>(program.ranks - 1)));  // log2, rounded up
-  return code.launch()->link_bytes / link->bandwidth + rounds * link->latency;
-}
 
 /// The share of the micro-batches that an instruction runs in.
 double share_of(const Program& program, const Instruction& code) {
@@ -101,7 +100,7 @@ double instruction_seconds(const Program& program, const Instruction& code, cons
     for (const Operand& o : *operands)
       if (o.present() && (operands == &code.outputs || !o.inner)) bytes += static_cast<double>(o.bytes());
   const double here = std::max(arithmetic_seconds(code, target), bytes / target.bandwidth()) + unpacking;
-  return std::max(here, link_seconds(program, code, target));
+  return between_processes(program, code) ? std::max(here, link_seconds(program, code.launch()->link_bytes, target)) : here;
 }
 
 double segment_seconds(const Program& program, SegmentKind kind, const Target& target) {

@@ -23,6 +23,9 @@ std::string_view arithmetic_of(uint32_t dtype, const AttrList& attrs);
 /// first node says. 0 if it is no launch.
 double arithmetic_seconds(const Instruction& code, const Target& target);
 
+/// Returns the seconds in which each process sends so many bytes to the others; 0: there is one process, or no link is known.
+double link_seconds(const Program& program, double bytes, const Target& target);
+
 /// Returns the seconds of an instruction. For a kernel: the larger of its FLOPs by the peak of its arithmetic and its operands' bytes by
 /// the bandwidth of class 0. Operands that it reads in their formats are unpacked before that; if its workspace has room for their numbers,
 /// these are also written and read once. For an exchange between several processes: that, or what the link between them takes, if it is

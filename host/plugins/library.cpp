@@ -181,7 +181,7 @@ std::string complete(galley_device* device) {
   for (uint32_t i = 0; problem.empty() && i < device->n_memories; ++i)
     if (!device->memories[i]->name) problem = "a memory class without a name";
   for (uint32_t i = 0; problem.empty() && i < device->n_queues; ++i)
-    if (const uint32_t role = device->queues[i]->role; role < GALLEY_QUEUE_COMPUTE || role > GALLEY_QUEUE_OUT)
+    if (const uint32_t role = device->queues[i]->role; role < GALLEY_QUEUE_COMPUTE || role > GALLEY_QUEUE_EXCHANGE)
       problem = "queue " + std::to_string(i) + " has the role " + std::to_string(role);
   if (problem.empty() && device->queues[0]->role != GALLEY_QUEUE_COMPUTE) problem = "queue 0 does not compute";
   return problem;

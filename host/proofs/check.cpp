@@ -202,6 +202,7 @@ class ProgramCheck {
   Status check_direction(const std::string& at, const Instruction& code) const {
     const Queue role = target_.queues[code.queue];
     if (role == Queue::Compute) return ok();
+    if (role == Queue::Exchange) return plan_error(at + " is on queue " + std::to_string(code.queue) + ", which is for exchanges");
     const TensorId id = role == Queue::In ? code.outputs[0].tensor : code.inputs[0].tensor;
     if (exists(id) && tensor(id).memory != 0)
       return plan_error(at + " is on queue " + std::to_string(code.queue) + ", which is for copies " + (role == Queue::In ? "to" : "from") +
@@ -226,7 +227,10 @@ class ProgramCheck {
       if (code.queue != 0 && code.event == 0)
         return plan_error(at + " copies on queue " + std::to_string(code.queue) + " without an event to wait for");
       TRY_STATUS(check_direction(at, code));
-    } else if (target_.queues[code.queue] != Queue::Compute) {
+    } else if (const Queue role = target_.queues[code.queue]; role == Queue::Exchange) {
+      if (!code.exchanges()) return plan_error(at + " runs on queue " + std::to_string(code.queue) + ", which is for exchanges");
+      if (code.event == 0) return plan_error(at + " exchanges on queue " + std::to_string(code.queue) + " without an event to wait for");
+    } else if (role != Queue::Compute) {
       return plan_error(at + " runs on queue " + std::to_string(code.queue) + ", which is for copies");
     } else if (code.queue != 0 && !launch) {
       return plan_error(at + ": files are read and written by the host, not on queue " + std::to_string(code.queue));
@@ -358,7 +362,8 @@ Status check_layout(const Program& program, const Plan& plan, const Target& targ
       return plan_error(life + " and not for the whole run");
     if (at.first < 0) continue;  // never used, or so the plan says: running the program finds out
     if (at.last < at.first || at.last >= std::max(end, 1)) return plan_error(life + " of " + std::to_string(end) + " moments");
-    if (tensor.life == Life::Window && in_micro[t] && (at.last < micro_end - 1 || (program.own_micro_batches() > 1 && at.first > micro_begin)))
+    if (tensor.life == Life::Window && in_micro[t] &&
+        (at.last < micro_end - 1 || (program.own_micro_batches() > 1 && at.first > micro_begin)))
       return plan_error(life + ": a window's tensor must outlive micro, [" + std::to_string(micro_begin) + ", " +
                         std::to_string(micro_end) + ")");
     if (tensor.life == Life::Texts && (at.first > texts_begin || at.last < texts_end - 1))

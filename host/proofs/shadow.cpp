@@ -341,7 +341,7 @@ class Replay {
       if (instruction.action() != Action::Record && place.runs(instruction.when))
         TRY_STATUS(execute(instruction, place.later(instruction.when)));
       known_[queue][queue] = clock_;
-      if (instruction.action() == Action::Record || (instruction.action() == Action::Copy && instruction.event != 0))
+      if (instruction.action() == Action::Record || instruction.records())
         events_[instruction.event] = known_[queue];
     }
     if (!flights_.empty()) {

@@ -1,8 +1,9 @@
 // Copies beside kernels: when they begin, by when they are over, what they hold meanwhile, and that no link makes them slower than waiting.
-#include "host/passes/overlap.hpp"
+#include "host/passes/transfers.hpp"
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 #include <random>
 
@@ -62,7 +63,7 @@ struct Streams : Little {
     }
   }
   const std::vector<Instruction>& code() const { return program.segment(kUpdate).code; }
-  OverlappedCopies copies() const { return {program, code(), target}; }
+  Transfers copies() const { return {program, code(), target, target.queue_for(Queue::Exchange)}; }
   double seconds() const { return segment_seconds(program, kUpdate, target); }
   int64_t peak() const { return make_plan(program, target).classes[0].lower_bound; }
   /// What queue 0 does and where copies begin: "a in b wait-in c".
@@ -70,10 +71,10 @@ struct Streams : Little {
     std::string out;
     std::map<uint32_t, uint32_t> queues;
     for (const Instruction& i : code()) {
-      if (i.action() == Action::Copy) queues[i.event] = i.queue;
+      if (i.records()) queues[i.event] = i.queue;
       if (i.action() == Action::Record || (i.action() == Action::Wait && i.queue != 0)) continue;
       out += out.empty() ? "" : " ";
-      if (i.action() == Action::Wait) out += std::string("wait-") + (queues[i.event] == 1 ? "in" : "out");
+      if (i.action() == Action::Wait) out += std::string("wait-") + std::array{"", "in", "out", "exchange"}[queues[i.event]];
       else out += i.action() == Action::Copy ? (i.queue == 1 ? "in" : "out") : i.name;
     }
     return out;
@@ -82,6 +83,24 @@ struct Streams : Little {
     Program whole = program;
     const Status status = check_plan(whole, make_plan(whole, target), target);
     return status ? "" : status.error().cause;
+  }
+  /// Two processes, whose exchanges have queue 3.
+  void of_two() {
+    program.ranks = program.lanes = program.micro_batches = 2;
+    target.links = {{"network", 0, 1, 0}};
+    target.queues.push_back(Queue::Exchange);
+  }
+  void exchange(double seconds, std::vector<Operand> inputs, std::vector<Operand> outputs) {
+    Launch& launch = *op(kUpdate, "exchange", std::move(inputs), std::move(outputs)).launch();
+    launch.nodes[0].op = exchange_op();
+    launch.link_bytes = seconds;
+  }
+  /// What other processes have of a tensor comes here.
+  TensorId gather(TensorId part, double seconds) {
+    const TensorId whole =
+        tensor("whole " + std::to_string(program.tensors.size()), 2 * program.tensors[static_cast<size_t>(part)].shape[0]);
+    exchange(seconds, {r(part)}, {w(whole)});
+    return whole;
   }
   void hasten() { program.segment(kUpdate).code = copies().made(); }
 
@@ -173,7 +192,7 @@ TEST(Overlap, LessInFlightIsSlowerAndNeverMore) {
     Streams s;
     stream(s, 10, 4, 4);
     const int64_t before = s.peak();
-    OverlappedCopies copies = s.copies();
+    Transfers copies = s.copies();
     copies.restrain(most);
     EXPECT_LE(copies.in_flight(), most);
     s.program.segment(kUpdate).code = copies.made();
@@ -215,20 +234,26 @@ TEST(Overlap, WhatHasChangedMeanwhileIsCopiedAgain) {
   EXPECT_EQ(s.proved(), "");
 }
 
-/// Steps over a few tensors here and away, in any order.
-Streams anything(uint32_t seed) {
+/// Steps over a few tensors here and away, in any order; of two processes exchanges, too.
+Streams anything(uint32_t seed, bool two = false) {
   std::mt19937 random(seed);
   const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
   Streams s;
-  std::vector<TensorId> homes;
+  if (two) s.of_two();
+  std::vector<TensorId> homes, parts;
   for (int h = 0; h < 4; ++h) homes.push_back(s.away("home", 8));
+  for (int h = 0; h < (two ? 3 : 0); ++h) parts.push_back(s.tensor("part", 2, Life::Run));
   const TensorId x = s.tensor("x", 8, Life::Run);
   for (int i = 0; i < 30; ++i) {
     const TensorId home = homes[static_cast<size_t>(below(4))];
-    const int64_t count = 1 + below(4), first = below(9 - count), kind = below(4);
+    const int64_t count = 1 + below(4), first = below(9 - count), kind = below(two ? 7 : 4);
     const double seconds = static_cast<double>(below(5));
     if (kind == 0) {
       s.step("plain", seconds, {s.rw(x)});
+    } else if (kind > 3) {
+      const TensorId part = parts[static_cast<size_t>(below(3))], whole = s.gather(part, static_cast<double>(count));
+      s.step("use", seconds, {s.rw(x), s.r(whole)});
+      if (kind == 6) s.exchange(static_cast<double>(first), {s.rw(whole)}, {s.part(part, 0, 2, GALLEY_ACCUMULATE)});
     } else if (kind == 1) {
       const TensorId made = s.tensor("made", count);
       s.op(kUpdate, "make", {s.r(x)}, {s.w(made)}).launch()->flops = seconds;
@@ -244,18 +269,18 @@ Streams anything(uint32_t seed) {
 }
 
 TEST(Overlap, NoLinkIsSlowerThanWaiting) {
-  for (uint32_t seed = 0; seed < 60; ++seed) {
+  for (uint32_t seed = 0; seed < 80; ++seed) {
     for (const double link : {1e-6, 0.01, 0.1, 0.3, 1.0, 3.0, 10.0, 1e3}) {
-      Streams s = anything(seed);
+      Streams s = anything(seed, seed % 2 == 1);
       s.link(link);
       const double waiting = s.seconds();
       const int64_t before = s.peak();
-      double busy[3] = {};
-      for (const Instruction& i : s.code()) busy[i.queue] += instruction_seconds(s.program, i, s.target);
-      const OverlappedCopies copies = s.copies();
+      double busy[4] = {};
+      for (const Instruction& i : s.code()) busy[i.exchanges() ? 3 : i.queue] += instruction_seconds(s.program, i, s.target);
+      const Transfers copies = s.copies();
       s.hasten();
       EXPECT_LE(s.seconds(), waiting * (1 + 1e-9)) << seed << " " << link;
-      EXPECT_GE(s.seconds() * (1 + 1e-9), std::max({busy[0], busy[1], busy[2]})) << seed << " " << link;
+      EXPECT_GE(s.seconds() * (1 + 1e-9), std::max({busy[0], busy[1], busy[2], busy[3]})) << seed << " " << link;
       EXPECT_LE(s.peak(), before + copies.in_flight()) << seed << " " << link;
       EXPECT_EQ(s.proved(), "") << seed << " " << link;
     }
@@ -266,7 +291,7 @@ TEST(Overlap, NoLinkIsSlowerThanWaiting) {
 TEST(Overlap, WaitsAreNeeded) {
   int missing = 0, waits = 0;
   for (uint32_t seed = 0; seed < 20; ++seed) {
-    Streams s = anything(seed);
+    Streams s = anything(seed, seed % 2 == 1);
     s.hasten();
     const std::vector<Instruction> code = s.code();
     const Plan plan = make_plan(s.program, s.target);
@@ -282,6 +307,126 @@ TEST(Overlap, WaitsAreNeeded) {
     }
   }
   EXPECT_GT(missing, 0.75 * waits) << waits;
+}
+
+TEST(Overlap, WhatOtherProcessesHaveComesJustEarlyEnough) {
+  Streams s;
+  s.of_two();
+  const TensorId part = s.tensor("part", 3, Life::Run), x = s.tensor("x", 1, Life::Run);
+  for (const char* name : {"a", "b", "c", "d"}) s.step(name, 2, {s.rw(x)});
+  const TensorId whole = s.gather(part, 3);
+  s.step("e", 2, {s.rw(x), s.r(whole)});
+  s.load();
+  EXPECT_EQ(s.seconds(), 13);
+  s.hasten();
+  EXPECT_EQ(s.text(), "a b exchange c d wait-exchange e");
+  EXPECT_EQ(s.seconds(), 10);
+  EXPECT_EQ(s.proved(), "");
+}
+
+TEST(Overlap, ASumOfGradientsIsOverWhenNobodyWaitsForIt) {
+  Streams s;
+  s.of_two();
+  const TensorId home = s.tensor("home", 1, Life::Run), x = s.tensor("x", 1, Life::Run), made = s.tensor("gradient", 2);
+  s.op(kUpdate, "make", {}, {s.w(made)}).launch()->flops = 2;
+  s.exchange(3, {s.r(made)}, {s.a(home)});
+  for (const char* name : {"a", "b", "c"}) s.step(name, 2, {s.rw(x)});
+  s.step("d", 1, {s.r(home), s.rw(x)});
+  s.load();
+  s.hasten();
+  EXPECT_EQ(s.text(), "make exchange a b wait-exchange c d");
+  EXPECT_EQ(s.seconds(), 9);
+  EXPECT_EQ(s.proved(), "");
+}
+
+// An exchange that could begin at once waits for the one before it, which other processes do before it too.
+TEST(Overlap, ExchangesKeepTheirOrder) {
+  Streams s;
+  s.of_two();
+  const TensorId part = s.tensor("part", 3, Life::Run), x = s.tensor("x", 1, Life::Run), late = s.tensor("late", 1, Life::Run);
+  s.step("a", 4, {s.rw(x)});
+  s.exchange(1, {s.r(x)}, {s.w(late)});
+  const TensorId whole = s.gather(part, 3);
+  s.step("b", 2, {s.rw(x), s.r(whole)});
+  s.step("c", 1, {s.r(late), s.rw(x)});
+  s.load();
+  s.hasten();
+  std::vector<size_t> inputs;
+  for (const Instruction& i : s.code())
+    if (i.exchanges()) inputs.push_back(static_cast<size_t>(i.inputs[0].tensor));
+  EXPECT_EQ(inputs, (std::vector<size_t>{static_cast<size_t>(x), static_cast<size_t>(part)}));
+  EXPECT_EQ(s.seconds(), 4 + 1 + 3 + 2 + 1);
+  EXPECT_EQ(s.proved(), "");
+}
+
+// A copy that an exchange needs, and one that needs an exchange, on queues of their own.
+TEST(Overlap, CopiesAndExchangesWaitForEachOther) {
+  Streams s;
+  s.of_two();
+  const TensorId home = s.away("home", 2), sum = s.away("sum", 2), x = s.tensor("x", 1, Life::Run);
+  for (const char* name : {"a", "b", "c"}) s.step(name, 2, {s.rw(x)});
+  const TensorId part = s.bring(home, 0, 2);
+  const TensorId whole = s.gather(part, 2);
+  const TensorId added = s.tensor("added", 2);
+  s.step("use", 1, {s.r(whole), s.rw(x)});
+  s.exchange(2, {s.r(whole)}, {s.w(added)});
+  s.take_back(added, sum, 0);
+  for (const char* name : {"d", "e"}) s.step(name, 2, {s.rw(x)});
+  s.load();
+  s.hasten();
+  EXPECT_EQ(s.proved(), "");
+  EXPECT_EQ(s.seconds(), 3 * 2 + 1 + 2 * 2) << describe(s.program, kUpdate);
+}
+
+// Of two that need more room than there is, nothing begins before its place.
+TEST(Overlap, ExchangesHoldWhatTheyMay) {
+  for (const int64_t most : {int64_t{1000}, int64_t{0}}) {
+    Streams s;
+    s.of_two();
+    const TensorId x = s.tensor("x", 1, Life::Run);
+    for (int i = 0; i < 6; ++i) {
+      const TensorId part = s.tensor("part", 2, Life::Run), whole = s.gather(part, 2);
+      s.step("use", 2, {s.rw(x), s.r(whole)});
+    }
+    s.load();
+    const int64_t before = s.peak();
+    Transfers transfers = s.copies();
+    transfers.restrain(most);
+    s.program.segment(kUpdate).code = transfers.made();
+    EXPECT_EQ(s.proved(), "");
+    EXPECT_LE(s.peak(), before + most);
+    EXPECT_EQ(s.seconds(), most ? 2 + 6 * 2 : 6 * 4);
+  }
+}
+
+/// Instructions on queues of exchanges that must not be there.
+TEST(Overlap, WhatRunsOnAQueueForExchanges) {
+  Streams s;
+  s.of_two();
+  const TensorId part = s.tensor("part", 3, Life::Run), x = s.tensor("x", 1, Life::Run);
+  s.step("a", 2, {s.rw(x)});
+  const TensorId whole = s.gather(part, 1);
+  s.step("b", 2, {s.rw(x), s.r(whole)});
+  s.load();
+  s.hasten();
+  const Plan plan = make_plan(s.program, s.target);
+  ASSERT_EQ(s.proved(), "");
+  for (Instruction& i : s.program.segment(kUpdate).code) {
+    if (i.name != "a" && !i.exchanges()) continue;
+    const Instruction before = i;
+    if (i.exchanges()) i.event = 0;
+    else i.queue = 3;
+    EXPECT_SAYS(s.proved(), before.exchanges() ? "without an event to wait for" : "which is for exchanges");
+    i = before;
+  }
+  for (size_t t = 0; t < s.program.tensors.size(); ++t) {
+    Plan shorter = plan;
+    if (static_cast<TensorId>(t) != whole) continue;
+    --shorter.placements[t].last;
+    const Status status = check_plan(s.program, shorter, s.target);
+    ASSERT_FALSE(status.ok());
+    EXPECT_SAYS(status.error().cause, "but it lives from");
+  }
 }
 
 class OverlapPass : public hand::Hand {};

@@ -5,9 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "galley/op.h"
 #include "host/plan/offsets.hpp"
 #include "host/plan/program.hpp"
 #include "host/plan/target.hpp"
+#include "host/plugins/abi.hpp"
 #include "host/proofs/check.hpp"
 #include "host/proofs/shadow.hpp"
 
@@ -17,6 +19,17 @@ inline constexpr auto kLoad = SegmentKind::Load;
 inline constexpr auto kMicro = SegmentKind::Micro;
 inline constexpr auto kUpdate = SegmentKind::Update;
 inline constexpr auto kEval = SegmentKind::Eval;
+
+/// An op between processes.
+inline const galley_op* exchange_op() {
+  static const galley_op op = [] {
+    auto made = new_struct<galley_op>();
+    made.name = "exchange";
+    made.flags = GALLEY_OP_EXCHANGE;
+    return made;
+  }();
+  return &op;
+}
 
 /// A program under construction. Tensors are vectors of `count` F32.
 struct Little {

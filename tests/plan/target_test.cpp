@@ -73,8 +73,8 @@ TEST(Target, Refusals) {
   EXPECT_EQ(refusal("isa = 5\n"), "t.toml:1: 'isa' of the target must be a string, not 5");
   EXPECT_EQ(refusal("threads = 100000\n"), "t.toml:1: 'threads' of the target must be a whole number in [1, 1024], not 100000");
   for (const char* queues : {"['in', 'compute']", "['compute', 'sideways']"})
-    EXPECT_EQ(refusal(std::string("queues = ") + queues + "\n").substr(0, 77),
-              "t.toml:1: 'queues' of the target must be 'compute', 'in' and 'out', the first")
+    EXPECT_EQ(refusal(std::string("queues = ") + queues + "\n").substr(0, 89),
+              "t.toml:1: 'queues' of the target must be 'compute', 'in', 'out' and 'exchange', the first")
         << queues;
   EXPECT_EQ(refusal("bandwith = 1\nbandwdth = 1\n"),
             "t.toml:1: unknown option 'bandwith' of the target; did you mean 'bandwidth'?" + options)

@@ -172,9 +172,17 @@ void Trace::add(std::span<const TimedInstruction> timed) {
 
 Status Trace::finish() {
   std::string text = "[{\"ph\": \"M\", \"pid\": 0, \"name\": \"process_name\", \"args\": {\"name\": \"galley\"}}";
-  for (const auto& [queue, name] : {std::pair(0, "compute"), std::pair(1, "copies in"), std::pair(2, "copies out")})
+  const auto name_of = [](Queue role) {
+    switch (role) {
+      case Queue::In: return "copies in";
+      case Queue::Out: return "copies out";
+      case Queue::Exchange: return "exchanges";
+      default: return "compute";
+    }
+  };
+  for (size_t queue = 0; queue < target_.queues.size(); ++queue)
     text += ",\n{\"ph\": \"M\", \"pid\": 0, \"tid\": " + std::to_string(queue) +
-            ", \"name\": \"thread_name\", \"args\": {\"name\": " + json_quote(name) + "}}";
+            ", \"name\": \"thread_name\", \"args\": {\"name\": " + json_quote(name_of(target_.queues[queue])) + "}}";
   TRY_STATUS(file_.file().write(text + events_ + "\n]\n"));
   return file_.finish();
 }

@@ -61,7 +61,8 @@ class Trace {
  public:
   static constexpr int64_t kFirst = 2, kLast = 4;
 
-  Trace(NewFile file, const Program& program) : file_(std::move(file)), program_(program) {}
+  /// `program` and `target` outlive it.
+  Trace(NewFile file, const Program& program, const Target& target) : file_(std::move(file)), program_(program), target_(target) {}
   void add(std::span<const TimedInstruction> timed);
   /// Writes the file.
   Status finish();
@@ -69,6 +70,7 @@ class Trace {
  private:
   NewFile file_;
   const Program& program_;
+  const Target& target_;
   std::string events_;
   int64_t steps_ = 0;
   double offset_ = 0;  ///< when the next segment begins

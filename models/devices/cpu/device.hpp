@@ -1,5 +1,6 @@
-// A device that works at once: a launch returns when the kernel is done, a copy when the bytes are there, so events need no bookkeeping and
-// synchronize() has nothing to wait for. Kernels compute in memory class 0. Header-only, as machine.hpp is.
+// A device that works at once: a launch returns when the kernel is done, a copy when the bytes are there. Only exchanges with other processes
+// may run beside that, on a queue of their own: events and synchronize() wait for those. Kernels compute in memory class 0. Header-only, as
+// machine.hpp is.
 #pragma once
 
 #include <array>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "arena.hpp"
+#include "exchange_queue.hpp"
 #include "machine.hpp"
 
 namespace galley::cpu {
@@ -23,7 +25,7 @@ class DeviceAtOnce {
     d.memories = kMemoryPointers.data();
     d.queues = kQueues;
     d.n_memories = kClasses;
-    d.n_queues = 1;
+    d.n_queues = 2;
     d.describe = describe_machine;
     d.open = open;
     d.close = close;
@@ -45,8 +47,11 @@ class DeviceAtOnce {
   using Clock = std::chrono::steady_clock;
   static constexpr uint32_t kClasses = Kind::memories.size();
   static constexpr int64_t kCopyBlock = int64_t{1} << 20;
+  static constexpr uint32_t kExchangeQueue = 1;
 
   char queue_ = 0;  ///< its address stands for the queue
+  ExchangeQueue exchanges_;
+  std::vector<uint64_t> events_;  ///< of exchanges, how many are before the event
   std::array<std::byte*, kClasses> arenas_ = {};
   std::vector<Clock::time_point> marks_;
 
@@ -76,6 +81,7 @@ class DeviceAtOnce {
                      options.target->device + "'");
       auto opened = std::make_unique<DeviceAtOnce>();
       opened->marks_.resize(options.n_marks);
+      opened->events_.resize(options.n_events + size_t{1});
       *device = opened.release();
     });
   }
@@ -96,12 +102,23 @@ class DeviceAtOnce {
     if (memory < kClasses) of(device).arenas_[memory] = nullptr;
   }
 
-  static galley_status launch(void* device, uint32_t, const galley_kernel* kernel, void* state, galley_error* error) noexcept {
+  /// A kernel of C++ may throw whatever its table says; nothing gets past here.
+  galley_status run(const galley_kernel* kernel, void* state, galley_error* error) noexcept {
     galley_status status = GALLEY_OK;
-    // A kernel of C++ may throw whatever its table says; nothing gets past here.
     const galley_status thrown =
-        sdk::guard(error, [&] { status = kernel->enqueue(state, reinterpret_cast<galley_queue*>(&of(device).queue_), error); });
+        sdk::guard(error, [&] { status = kernel->enqueue(state, reinterpret_cast<galley_queue*>(&queue_), error); });
     return thrown != GALLEY_OK ? thrown : status;
+  }
+  static galley_status launch(void* device, uint32_t queue, const galley_kernel* kernel, void* state, galley_error* error) noexcept {
+    DeviceAtOnce& self = of(device);
+    if (queue != kExchangeQueue) return self.run(kernel, state, error);
+    return sdk::guard(error, [&] {
+      self.exchanges_.put([&self, kernel, state] {
+        galley_error failed = GALLEY_ERROR_INIT;
+        if (const galley_status status = self.run(kernel, state, &failed); status != GALLEY_OK)
+          throw sdk::Failure(status, failed.text, failed.hint);
+      });
+    });
   }
 
   /// Where one side of a copy lies.
@@ -129,13 +146,25 @@ class DeviceAtOnce {
     });
   }
 
-  static galley_status record(void*, uint32_t, uint32_t, galley_error*) noexcept { return GALLEY_OK; }
-  static galley_status wait(void*, uint32_t, uint32_t, galley_error*) noexcept { return GALLEY_OK; }
-  static galley_status await(void*, uint32_t, galley_error*) noexcept { return GALLEY_OK; }
-  static galley_status synchronize(void*, galley_error*) noexcept { return GALLEY_OK; }
+  static galley_status record(void* device, uint32_t queue, uint32_t event, galley_error* error) noexcept {
+    return sdk::guard(error, [&] { of(device).events_.at(event) = queue == kExchangeQueue ? of(device).exchanges_.count() : 0; });
+  }
+  static galley_status wait(void* device, uint32_t queue, uint32_t event, galley_error* error) noexcept {
+    return queue == kExchangeQueue ? GALLEY_OK : await(device, event, error);
+  }
+  static galley_status await(void* device, uint32_t event, galley_error* error) noexcept {
+    return sdk::guard(error, [&] { of(device).exchanges_.wait(of(device).events_.at(event)); });
+  }
+  static galley_status synchronize(void* device, galley_error* error) noexcept {
+    return sdk::guard(error, [&] { of(device).exchanges_.wait(of(device).exchanges_.count()); });
+  }
 
-  static galley_status mark(void* device, uint32_t, uint32_t number, galley_error* error) noexcept {
-    return sdk::guard(error, [&] { of(device).marks_.at(number) = Clock::now(); });
+  static galley_status mark(void* device, uint32_t queue, uint32_t number, galley_error* error) noexcept {
+    return sdk::guard(error, [&] {
+      Clock::time_point& at = of(device).marks_.at(number);
+      if (queue == kExchangeQueue) of(device).exchanges_.put([&at] { at = Clock::now(); });
+      else at = Clock::now();
+    });
   }
   static galley_status time(void* device, uint32_t number, double* seconds, galley_error* error) noexcept {
     return sdk::guard(error, [&] {
@@ -159,7 +188,8 @@ class DeviceAtOnce {
   }();
   static constexpr std::array<const galley_memory_class*, kClasses> kMemoryPointers = pointers_to(kMemories);
   static constexpr galley_queue_info kCompute = {sizeof(galley_queue_info), 1, GALLEY_QUEUE_COMPUTE, 0, 0};
-  static constexpr const galley_queue_info* kQueues[] = {&kCompute};
+  static constexpr galley_queue_info kExchange = {sizeof(galley_queue_info), 1, GALLEY_QUEUE_EXCHANGE, 0, 0};
+  static constexpr const galley_queue_info* kQueues[] = {&kCompute, &kExchange};
 };
 
 }  // namespace galley::cpu

@@ -1,4 +1,5 @@
-// The device "cpu": the processor and its memory, one class in which kernels compute. There is one queue, which works at once.
+// The device "cpu": the processor and its memory, one class in which kernels compute. There is a queue that works
+// at once, and one for exchanges with other processes.
 #include "device.hpp"
 
 namespace galley::cpu {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <fstream>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "vendor.hpp"
@@ -92,6 +94,37 @@ void check(cudaError_t status, const char* call) {
   throw sdk::Failure(GALLEY_FAILED, text);
 }
 
+namespace {
+
+galley_link link(const char* name, int64_t ranks, double bandwidth, double latency) {
+  galley_link out = sdk::fresh<galley_link>();
+  out.name = name;
+  out.ranks = ranks;
+  out.bandwidth = bandwidth;
+  out.latency = latency;
+  return out;
+}
+
+/// What connects the GPUs of several processes, the nearest first: figures of the targets' files, which have their sources. How a machine
+/// is wired cannot be asked by a process that sees its own GPU alone.
+std::span<const galley_link* const> links_of(int sm, std::string_view name) {
+  static const galley_link pcie = link("pcie", 8, 1.25e10, 1.4e-5);
+  static const galley_link nvlink3 = link("nvlink", 8, 2e11, 5e-6), nvlink4 = link("nvlink", 8, 3.3e11, 5e-6);
+  static const galley_link nvlink5 = link("nvlink", 8, 6.6e11, 5e-6);
+  static const galley_link port200 = link("network", 0, 2.25e10, 3e-5), port400 = link("network", 0, 4.5e10, 3e-5);
+  static const galley_link* const consumer[] = {&pcie};
+  static const galley_link* const a100[] = {&nvlink3, &port200};
+  static const galley_link* const h100[] = {&nvlink4, &port400};
+  static const galley_link* const b200[] = {&nvlink5, &port400};
+  if (name.find("PCI") != name.npos) return consumer;
+  if (sm == 80) return a100;
+  if (sm == 90) return h100;
+  if (sm == 100 || sm == 103) return b200;
+  return consumer;
+}
+
+}  // namespace
+
 int architecture() { return 10 * attribute(cudaDevAttrComputeCapabilityMajor) + attribute(cudaDevAttrComputeCapabilityMinor); }
 
 void describe(galley_target* out) {
@@ -163,6 +196,9 @@ void describe(galley_target* out) {
   target.n_peaks = static_cast<uint32_t>(peaks.size());
   target.memories = memories;
   target.n_memories = 2;
+  const std::span<const galley_link* const> links = links_of(sm, properties.name);
+  target.links = links.data();
+  target.n_links = static_cast<uint32_t>(links.size());
   target.libraries = library_pointers.data();
   target.n_libraries = static_cast<uint32_t>(libraries.size());
   galley_assign(out, &target);

@@ -67,7 +67,8 @@ constexpr const galley_memory_class* kMemoryPointers[] = {&kMemories[0], &kMemor
 constexpr galley_queue_info kCompute = {sizeof(galley_queue_info), 1, GALLEY_QUEUE_COMPUTE, 0, 0};
 constexpr galley_queue_info kIn = {sizeof(galley_queue_info), 1, GALLEY_QUEUE_IN, 0, 0};
 constexpr galley_queue_info kOut = {sizeof(galley_queue_info), 1, GALLEY_QUEUE_OUT, 0, 0};
-constexpr const galley_queue_info* kQueueInfos[] = {&kCompute, &kIn, &kOut};
+constexpr galley_queue_info kExchange = {sizeof(galley_queue_info), 1, GALLEY_QUEUE_EXCHANGE, 0, 0};
+constexpr const galley_queue_info* kQueueInfos[] = {&kCompute, &kIn, &kOut, &kExchange};
 
 }  // namespace
 

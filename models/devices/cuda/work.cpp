@@ -48,7 +48,12 @@ Device::Device(const galley_device_options& options, const std::string& isa) {
       throw sdk::Failure(GALLEY_INVALID, "GPU " + std::to_string(index) + " is asked for, and " + std::to_string(devices) + " are seen",
                          "start at most as many processes on a machine as it has GPUs");
     check(cudaSetDevice(devices == 1 ? 0 : static_cast<int>(index)), "cudaSetDevice");
-    for (cudaStream_t& stream : streams_) check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    int lowest = 0, highest = 0;
+    check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
+    // Exchanges have to get multiprocessors while kernels that fill the GPU are running: other processes wait for them.
+    for (uint32_t queue = 0; queue < kQueues; ++queue)
+      check(cudaStreamCreateWithPriority(&streams_[queue], cudaStreamNonBlocking, queue == kExchangeQueue ? highest : lowest),
+            "cudaStreamCreateWithPriority");
     for (cudaEvent_t& event : joins_) check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
     events_.resize(options.n_events + size_t{1});
     last_.resize(events_.size());

@@ -20,7 +20,8 @@ struct galley_capture {
 
 namespace galley::cuda {
 
-inline constexpr uint32_t kQueues = 3;  ///< compute, copies in, copies out
+inline constexpr uint32_t kQueues = 4;  ///< compute, copies in, copies out, exchanges
+inline constexpr uint32_t kExchangeQueue = 3;
 inline constexpr uint32_t kClasses = 2;
 inline constexpr const char* kClassNames[kClasses] = {"device", "pinned"};
 

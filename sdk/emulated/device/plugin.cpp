@@ -21,6 +21,14 @@ galley_library library(const char* name, const char* version) {
   return out;
 }
 
+galley_link pcie() {
+  galley_link out = sdk::fresh<galley_link>();
+  out.name = "pcie";
+  out.bandwidth = 1.25e10;
+  out.latency = 1.4e-5;
+  return out;
+}
+
 galley_status describe(void*, galley_target* out, galley_error* error) noexcept {
   return sdk::guard(error, [&] {
     cpu::describe(out);
@@ -33,6 +41,8 @@ galley_status describe(void*, galley_target* out, galley_error* error) noexcept 
     static const galley_library* const library_pointers[] = {&libraries[0], &libraries[1]};
     static const galley_target_memory memories[] = {cpu::described_memory("device", true), cpu::described_memory("pinned", false)};
     static const galley_target_memory* const memory_pointers[] = {&memories[0], &memories[1]};
+    static const galley_link link = pcie();
+    static const galley_link* const links[] = {&link};
     galley_target target = sdk::read(out);
     target.device = "cuda";
     target.isa = kIsa;
@@ -42,6 +52,8 @@ galley_status describe(void*, galley_target* out, galley_error* error) noexcept 
     target.n_libraries = 2;
     target.memories = memory_pointers;
     target.n_memories = cuda::kClasses;
+    target.links = links;
+    target.n_links = 1;
     galley_assign(out, &target);
   });
 }

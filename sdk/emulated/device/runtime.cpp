@@ -365,6 +365,12 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* out, unsigned) {
   r.streams.push_back(*out);
   return cudaSuccess;
 }
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* out, unsigned flags, int) { return cudaStreamCreateWithFlags(out, flags); }
+cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
+  *lowest = 0;
+  *highest = -5;  // as GPUs have it
+  return cudaSuccess;
+}
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   GALLEY_ALONE();
   std::erase(runtime().streams, stream);

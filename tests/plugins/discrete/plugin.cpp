@@ -1,5 +1,5 @@
 // The device "discrete": the processor again (its target says "cpu", so that the processor's kernels run on it) after the walls of a
-// graphics card: memory that the host cannot touch, memory for copies, a file, and a queue for copies each way. See memory.hpp, work.hpp
+// graphics card: memory that the host cannot touch, memory for copies, a file, a queue for copies each way, and one for exchanges. See memory.hpp, work.hpp
 // and sdk/emulated/device/queues.hpp.
 #include <memory>
 
@@ -48,9 +48,11 @@ Capturing& of(void* device) { return *static_cast<Capturing*>(device); }
 constexpr galley_queue_info kCompute = {sizeof(galley_queue_info), 1, GALLEY_QUEUE_COMPUTE, 0, 0};
 constexpr galley_queue_info kIn = {sizeof(galley_queue_info), 1, GALLEY_QUEUE_IN, 0, 0};
 constexpr galley_queue_info kOut = {sizeof(galley_queue_info), 1, GALLEY_QUEUE_OUT, 0, 0};
-constexpr const galley_queue_info* kQueueInfos[] = {&kCompute, &kIn, &kOut};
+constexpr galley_queue_info kExchange = {sizeof(galley_queue_info), 1, GALLEY_QUEUE_EXCHANGE, 0, 0};
+constexpr const galley_queue_info* kQueueInfos[] = {&kCompute, &kIn, &kOut, &kExchange};
 
 constexpr double kFileBandwidth = 2e9;  // bytes a second: a disk of flash memory
+constexpr double kNetworkBandwidth = 1.25e10;
 
 galley_status describe(void*, galley_target* out, galley_error* error) noexcept {
   return sdk::guard(error, [&] {
@@ -63,7 +65,17 @@ galley_status describe(void*, galley_target* out, galley_error* error) noexcept 
       return all;
     }();
     static const galley_target_memory* const pointers[] = {&memories[0], &memories[1], &memories[2]};
+    static const galley_link link = [] {
+      galley_link all = sdk::fresh<galley_link>();
+      all.name = "network";
+      all.bandwidth = kNetworkBandwidth;
+      all.latency = 1e-6;
+      return all;
+    }();
+    static const galley_link* const links[] = {&link};
     galley_target target = sdk::read(out);
+    target.links = links;
+    target.n_links = 1;
     target.memories = pointers;
     target.n_memories = kClasses;
     galley_assign(out, &target);

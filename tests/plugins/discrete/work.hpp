@@ -8,7 +8,7 @@
 
 namespace galley::discrete {
 
-inline constexpr uint32_t kQueues = 3;
+inline constexpr uint32_t kQueues = 4;
 
 class Device {
  public:
