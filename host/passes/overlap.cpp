@@ -2,6 +2,7 @@
 #include <map>
 #include <tuple>
 
+#include "host/passes/exchange_order.hpp"
 #include "host/passes/passes.hpp"
 #include "host/passes/transfers.hpp"
 #include "host/plan/plan.hpp"
@@ -71,6 +72,8 @@ void overlap_transfers(Compilation& c) {
   std::map<SegmentKind, std::vector<Instruction>> placed, once;
   for (const SegmentKind kind : kinds) {
     std::vector<Instruction>& code = program.segment(kind).code;
+    if (program.ranks > 1) share_gathers(program, code);
+    if (exchanges) order_exchanges(program, c.target, code);
     if (Transfers(program, code, c.target, exchanges).empty()) continue;
     placed[kind] = once[kind] = code;
     copy_once(program, once[kind], c.target);

@@ -1,0 +1,174 @@
+#include "host/passes/exchange_order.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "host/plan/outline.hpp"
+#include "host/plan/timing.hpp"
+
+namespace galley {
+namespace {
+
+/// A sum waits with others that take at most this share of the segment's.
+constexpr int64_t kWaitingShare = 128;
+
+/// How many instructions write a tensor.
+using Writers = std::map<TensorId, size_t>;
+
+Writers writers_of(const std::vector<Instruction>& code) {
+  Writers out;
+  for (const Instruction& i : code)
+    for (const auto* operands : {&i.inputs, &i.outputs})
+      for (const Operand& o : *operands)
+        if (o.present() && (o.access | o.later) & GALLEY_WRITE) ++out[o.tensor];
+  return out;
+}
+
+/// Whether an exchange makes a whole tensor, which nobody used before, of what nothing in the segment writes.
+bool gathers(const Program& program, const Instruction& i, const Writers& writers) {
+  if (!i.exchanges() || i.when != When::Always || i.outputs.empty() || !i.outputs[0].present()) return false;
+  const auto life = [&](const Operand& o) { return program.tensors[static_cast<size_t>(o.tensor)].life; };
+  const auto lies_there = [&](const Operand& o) { return !o.present() || (life(o) == Life::Run && !writers.contains(o.tensor)); };
+  return life(i.outputs[0]) == Life::Segment && !((i.outputs[0].access | i.outputs[0].later) & GALLEY_READ) &&
+         std::ranges::all_of(i.inputs, lies_there);
+}
+
+struct OrderedExchange {
+  size_t at;       ///< its position in the code
+  double clock;    ///< seconds of the arithmetic before it
+  double seconds;  ///< on the link
+  int64_t bytes;   ///< of the whole tensor
+  bool gathers;    ///< may come earlier
+};
+
+class ExchangeOrder {
+ public:
+  ExchangeOrder(const Program& program, const Target& target, const std::vector<Instruction>& code) : code_(code) {
+    const Writers writers = writers_of(code);
+    double clock = 0;
+    for (size_t at = 0; at < code.size(); ++at) {
+      const Instruction& i = code[at];
+      if (!i.exchanges()) {
+        clock += arithmetic_seconds(i, target);
+        continue;
+      }
+      int64_t bytes = 0;
+      for (const auto* operands : {&i.inputs, &i.outputs})
+        for (const Operand& o : *operands)
+          if (o.present()) bytes = std::max(bytes, o.bytes());
+      exchanges_.push_back({at, clock, whole_seconds(program, i, bytes, target), bytes, gathers(program, i, writers)});
+      if (!exchanges_.back().gathers) added_ += bytes;
+    }
+  }
+
+  /// Returns for each sum, in their order, the gathers that come before it.
+  std::vector<std::pair<size_t, std::vector<size_t>>> moved() const {
+    std::vector<std::pair<size_t, std::vector<size_t>>> out;
+    std::vector<bool> done(exchanges_.size(), false);
+    double now = 0, late = 0;  // by how much kernels are later than their arithmetic
+    const auto run = [&](size_t k) {
+      const OrderedExchange& e = exchanges_[k];
+      done[k] = true;
+      now = (e.gathers ? now : std::max(now, e.clock + late)) + e.seconds;
+      if (e.gathers) late = std::max(late, now - e.clock);
+    };
+    for (size_t k = 0; k < exchanges_.size(); ++k) {
+      if (done[k]) continue;
+      if (exchanges_[k].gathers) {
+        run(k);
+        continue;
+      }
+      const OrderedExchange& sum = exchanges_[k];
+      std::vector<size_t> before;
+      int64_t waiting = sum.bytes;
+      for (size_t next = k + 1; next < exchanges_.size() && waiting <= added_ / kWaitingShare; ++next) {
+        const OrderedExchange& e = exchanges_[next];
+        if (done[next]) continue;
+        if (!e.gathers) {
+          waiting += e.bytes;
+          continue;
+        }
+        const double ends = std::max(now, sum.clock + late) + sum.seconds + e.seconds;
+        if (ends <= e.clock + late || !may_pass(e.at, sum.at)) break;
+        before.push_back(e.at);
+        run(next);
+      }
+      if (!before.empty()) out.emplace_back(sum.at, std::move(before));
+      run(k);
+    }
+    return out;
+  }
+
+ private:
+  /// Seconds on the link if all processes had as much of the tensor.
+  static double whole_seconds(const Program& program, const Instruction& i, int64_t bytes, const Target& target) {
+    const auto n = static_cast<double>(program.ranks);
+    const double times = i.launch()->nodes[0].attrs.find("ends") ? 1 : 2;  // a sum for all is made in parts, which are then gathered
+    return link_seconds(program, times * (n - 1) / n * static_cast<double>(bytes), target);
+  }
+
+  /// Whether nothing from one position to the other uses what the instruction makes.
+  bool may_pass(size_t at, size_t to) const {
+    std::set<TensorId> made;
+    if (const TensorId workspace = code_[at].workspace(); workspace != no_tensor) made.insert(workspace);
+    for (const Operand& o : code_[at].outputs)
+      if (o.present()) made.insert(o.tensor);
+    bool free = true;
+    for (size_t i = to; i < at && free; ++i) visit_touched(code_[i], [&](TensorId t) { free = free && !made.contains(t); });
+    return free;
+  }
+
+  const std::vector<Instruction>& code_;
+  std::vector<OrderedExchange> exchanges_;
+  int64_t added_ = 0;  ///< bytes
+};
+
+}  // namespace
+
+void share_gathers(const Program& program, std::vector<Instruction>& code) {
+  const Writers writers = writers_of(code);
+  const auto brings_again = [&](const Instruction& first, const Instruction& second) {
+    const Operand &from = first.inputs[0], &to = first.outputs[0];
+    return second.launch()->op() == first.launch()->op() && second.inputs[0].tensor == from.tensor &&
+           second.inputs[0].offset == from.offset && second.outputs[0].shape == to.shape && second.outputs[0].dtype == to.dtype &&
+           to.offset == 0 && second.outputs[0].offset == 0 && writers.at(to.tensor) == 1 && writers.at(second.outputs[0].tensor) == 1;
+  };
+  std::vector<Instruction> left;
+  std::map<TensorId, TensorId> now;
+  size_t last = 0;  // the exchange before, as a position in `left`, counted from 1
+  for (Instruction& i : code) {
+    const bool one = gathers(program, i, writers);
+    if (one && last && gathers(program, left[last - 1], writers) && brings_again(left[last - 1], i)) {
+      now[i.outputs[0].tensor] = left[last - 1].outputs[0].tensor;
+      continue;
+    }
+    for (auto* operands : {&i.inputs, &i.outputs})
+      for (Operand& o : *operands)
+        if (const auto to = now.find(o.tensor); to != now.end()) {
+          o.tensor = to->second;
+          o.value = no_tensor;
+        }
+    left.push_back(std::move(i));
+    if (left.back().exchanges()) last = left.size();
+  }
+  code = std::move(left);
+}
+
+void order_exchanges(const Program& program, const Target& target, std::vector<Instruction>& code) {
+  const auto moved = ExchangeOrder(program, target, code).moved();
+  if (moved.empty()) return;
+  std::set<size_t> ahead;
+  std::vector<Instruction> out;
+  for (size_t at = 0, next = 0; at < code.size(); ++at) {
+    for (; next < moved.size() && moved[next].first == at; ++next)
+      for (const size_t gather : moved[next].second) {
+        ahead.insert(gather);
+        out.push_back(code[gather]);
+      }
+    if (!ahead.contains(at)) out.push_back(code[at]);
+  }
+  code = std::move(out);
+}
+
+}  // namespace galley

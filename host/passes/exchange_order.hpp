@@ -1,0 +1,23 @@
+// Which exchanges there are, and which comes first where kernels will wait for one of them. The pass `overlap` uses it.
+//
+// All of it follows from what is the same in the programs of all processes: the exchanges with the sizes of whole tensors, the arithmetic
+// between them, and which tensors are written. So the processes exchange the same, in the same order.
+#pragma once
+
+#include <vector>
+
+#include "host/plan/program.hpp"
+#include "host/plan/target.hpp"
+
+namespace galley {
+
+/// Leaves out gathers of what the exchange before has gathered, too: the pieces of a head read its weight one after the other.
+void share_gathers(const Program& program, std::vector<Instruction>& code);
+
+/// Moves gathers of weights before sums of gradients that would keep kernels waiting for them: exchanges have one queue, in which a sum that
+/// nobody needs soon would come first because it is made first. Both by the link's seconds, beside the arithmetic of the kernels between
+/// them. What waits meanwhile is at most 1/128 of what the segment adds up.
+///
+void order_exchanges(const Program& program, const Target& target, std::vector<Instruction>& code);
+
+}  // namespace galley
