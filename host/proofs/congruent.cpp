@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "galley/op.h"
@@ -27,17 +30,101 @@ std::string list_text(const std::vector<int64_t>& list) {
   return out;
 }
 
+/// Which nodes of a segment have made what lies in its tensors.
+class Makers {
+ public:
+  void run(const Instruction& code) {
+    for (const Operand& o : code.outputs) write(code, o);
+    for (const Operand& o : code.inputs)
+      if (o.access & GALLEY_WRITE) write(code, o);
+  }
+  /// Returns the names of all nodes that made an operand's numbers; "": they are as the segment found them. Nothing where a process has no
+  /// numbers of it, where what was made has other ends, or where it is not known which of several nodes of a launch made it.
+  std::optional<std::string> of(const Operand& o) const {
+    if (elements(o.shape) == 0) return std::nullopt;
+    std::set<std::string> names;
+    if (const auto at = made_.find(o.tensor); at != made_.end())
+      for (const Made& m : at->second) {
+        if (m.end <= o.offset || o.offset + o.bytes() <= m.begin) continue;
+        if (m.begin > o.offset || m.end < o.offset + o.bytes()) return std::nullopt;
+        names.insert(m.names.begin(), m.names.end());
+      }
+    if (names.contains("")) return std::nullopt;
+    std::string text;
+    for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+    return text;
+  }
+
+ private:
+  struct Made {
+    int64_t begin, end;
+    std::set<std::string> names;
+  };
+
+  void write(const Instruction& code, const Operand& o) {
+    if (!o.present() || !(o.access & GALLEY_WRITE)) return;
+    std::vector<Made>& made = made_[o.tensor];
+    Made now = {o.offset, o.offset + o.bytes(), names_of(code, o)};
+    if (!(o.access & GALLEY_READ)) std::erase_if(made, [&](const Made& m) { return now.begin <= m.begin && m.end <= now.end; });
+    made.push_back(std::move(now));
+  }
+  /// What copies keeps the names of what it copies: processes have other parts to copy.
+  std::set<std::string> names_of(const Instruction& code, const Operand& o) const {
+    const Launch* const launch = code.launch();
+    if (!launch || (launch->op() && launch->op()->name == std::string_view("copy"))) {
+      std::set<std::string> names;
+      if (!code.inputs.empty())
+        if (const auto at = made_.find(code.inputs[0].tensor); at != made_.end())
+          for (const Made& m : at->second) names.insert(m.names.begin(), m.names.end());
+      return names;
+    }
+    for (const LaunchNode& node : launch->nodes)
+      for (const auto& range : {code.inputs_of(node), code.outputs_of(node)})
+        for (const Operand& own : range)
+          if (&own == &o) return {node.name};
+    if (launch->nodes.size() == 1) return {launch->nodes[0].name};
+    return {""};  // a component of one of several nodes' tensors
+  }
+
+  std::map<TensorId, std::vector<Made>> made_;
+};
+
+/// The own part of a node about parts: [first, first + count).
+std::pair<int64_t, int64_t> own_part(const Program& program, const AttrList& attrs) {
+  const std::vector<int64_t> ends = list_of(attrs.find("ends"));
+  const auto n = static_cast<int64_t>(ends.size());
+  const auto j = static_cast<size_t>((program.rank + n - number_of(attrs.find("start"), 0) % n) % n);
+  const int64_t first = j ? ends[j - 1] : 0;
+  return {first, ends[j] - first};
+}
+
+/// What a process gives to an exchange: of a tensor that it has whole, and of which it brings its part up to date, that part.
+Operand given(const Program& program, const Instruction& code) {
+  Operand out = code.inputs.front();
+  const AttrList& attrs = code.launch()->nodes.front().attrs;
+  if (!attrs.find("ends") || !(out.access & GALLEY_WRITE)) return out;
+  const auto [first, count] = own_part(program, attrs);
+  out.offset += first * galley_dtype_bytes(out.dtype);
+  out.shape = {count};
+  return out;
+}
+
 /// An exchange as all processes have to see it.
 struct Seen {
   size_t index;  ///< in its segment
   const Instruction* code;
   std::string text;
+  std::optional<std::string> made_by;  ///< what it takes, as Makers say
 };
 
-std::vector<Seen> exchanges_of(const Segment& segment) {
+std::vector<Seen> exchanges_of(const Program& program, SegmentKind kind) {
+  const Segment& segment = program.segment(kind);
   std::vector<Seen> out;
+  Makers makers;
   for (size_t i = 0; i < segment.code.size(); ++i) {
     const Instruction& code = segment.code[i];
+    const std::optional<std::string> made_by = code.exchanges() ? makers.of(given(program, code)) : std::nullopt;
+    makers.run(code);
     if (!code.exchanges()) continue;
     const AttrList& attrs = code.launch()->nodes.front().attrs;
     const Operand& x = code.inputs.front();
@@ -49,18 +136,9 @@ std::vector<Seen> exchanges_of(const Segment& segment) {
     text += ends.empty()
                 ? ", " + std::to_string(elements(x.shape)) + " numbers"
                 : ", parts that end at " + list_text(ends) + ", from process " + std::to_string(number_of(attrs.find("start"), 0)) + " on";
-    out.push_back({i, &code, std::move(text)});
+    out.push_back({i, &code, std::move(text), made_by});
   }
   return out;
-}
-
-/// The own part of a node about parts: [first, first + count).
-std::pair<int64_t, int64_t> own_part(const Program& program, const AttrList& attrs) {
-  const std::vector<int64_t> ends = list_of(attrs.find("ends"));
-  const auto n = static_cast<int64_t>(ends.size());
-  const auto j = static_cast<size_t>((program.rank + n - number_of(attrs.find("start"), 0) % n) % n);
-  const int64_t first = j ? ends[j - 1] : 0;
-  return {first, ends[j] - first};
 }
 
 /// An operand that is a part of a tensor, beside what its exchange takes it for.
@@ -86,11 +164,13 @@ Status check_part(const Program& program, SegmentKind kind, const Seen& seen) {
   return ok();
 }
 
+std::string made_text(const std::string& names) { return names.empty() ? "was there before" : "'" + names + "' made"; }
+
 Status check_exchanges(std::span<const Program* const> programs, SegmentKind kind) {
   std::vector<Seen> expected;
   for (size_t p = 0; p < programs.size(); ++p) {
     const Program& program = *programs[p];
-    std::vector<Seen> seen = exchanges_of(program.segment(kind));
+    std::vector<Seen> seen = exchanges_of(program, kind);
     for (const Seen& s : seen) TRY_STATUS(check_part(program, kind, s));
     if (p == 0) {
       expected = std::move(seen);
@@ -102,6 +182,14 @@ Status check_exchanges(std::span<const Program* const> programs, SegmentKind kin
         return plan_error("exchange " + std::to_string(k + 1) + " of " + segment_names[static_cast<size_t>(kind)] + " is, on process " +
                           std::to_string(program.rank) + ": " + text(seen, k) + "; on process " + std::to_string(programs[0]->rank) + ": " +
                           text(expected, k));
+    for (size_t k = 0; k < seen.size(); ++k) {
+      std::optional<std::string>& all = expected[k].made_by;
+      const std::optional<std::string>& own = seen[k].made_by;
+      if (all && own && *all != *own)
+        return plan_error(place_text(program, kind, seen[k].index) + " takes what " + made_text(*own) + " on process " +
+                          std::to_string(program.rank) + ", and what " + made_text(*all) + " on others");
+      if (!all) all = own;
+    }
   }
   return ok();
 }

@@ -11,6 +11,7 @@ namespace galley {
 
 /// Checks programs of one run, each of another process, in the order of ranks:
 ///   - each segment has the same exchanges in the same order: op, name, micro-batches that run it, dtype, ends of the parts;
+///   - the same nodes have made what an exchange takes: no process gives others what it has not updated, or what lacks a contribution;
 ///   - what an exchange takes as the own part is that part of the tensor, or has its size;
 ///   - what the host decides for the run is the same: lanes, micro-batches, scalars that it writes;
 ///   - if `all` processes are there, the parts that they have of a tensor are the whole, each number once.

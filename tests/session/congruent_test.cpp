@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -150,6 +151,31 @@ TEST_F(Congruent, APartIsThereTwice) {
       return;
     }
   FAIL() << "no part of a state";
+}
+
+// Whatever one process leaves out, its exchanges have other numbers: of each exchanged tensor, the last node that made it.
+TEST_F(Congruent, OneProcessLeavesSomethingOut) {
+  int left_out = 0;
+  for (const auto& [kind, op] : {std::pair(SegmentKind::Micro, "reduce_scatter"), std::pair(SegmentKind::Update, "all_gather")}) {
+    for (const size_t at : places(programs_[2], kind, op)) {
+      const Program before = programs_[2];
+      auto& code = programs_[2].segment(kind).code;
+      const Operand& taken = code[at].inputs[0];
+      if (elements(taken.shape) == 0) continue;
+      for (size_t i = at; i-- > 0;) {
+        const bool makes = code[i].launch() && std::ranges::any_of(code[i].outputs, [&](const Operand& o) {
+                             return o.tensor == taken.tensor && o.offset <= taken.offset && (o.access & GALLEY_WRITE);
+                           });
+        if (!makes || code[i].launch()->nodes.size() > 1) continue;
+        code.erase(code.begin() + static_cast<std::ptrdiff_t>(i));
+        EXPECT_NE(found().find(" on others"), std::string::npos) << found();
+        ++left_out;
+        break;
+      }
+      programs_[2] = before;
+    }
+  }
+  EXPECT_GT(left_out, 10);
 }
 
 TEST_F(Congruent, AnotherWindow) {
