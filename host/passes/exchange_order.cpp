@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "host/plan/outline.hpp"
@@ -42,11 +43,28 @@ struct OrderedExchange {
   bool gathers;    ///< may come earlier
 };
 
+/// Numbers each instruction by the stretch of code that it is part of or comes before: work on one of the model's blocks, or on none.
+std::vector<size_t> stretches(const std::vector<Instruction>& code) {
+  std::vector<size_t> out(code.size(), 0);
+  std::optional<int64_t> block;
+  size_t number = 0;
+  for (size_t at = code.size(); at-- > 0;) {
+    const Launch* const launch = code[at].exchanges() ? nullptr : code[at].launch();
+    if (launch && launch->flops > 0) {
+      const int64_t own = launch->nodes[0].block;
+      number += block && *block != own;
+      block = own;
+    }
+    out[at] = number;
+  }
+  return out;
+}
+
 class ExchangeOrder {
  public:
   ExchangeOrder(const Program& program, const Target& target, const std::vector<Instruction>& code) : code_(code) {
     const Writers writers = writers_of(code);
-    double clock = 0;
+    double& clock = arithmetic_;
     for (size_t at = 0; at < code.size(); ++at) {
       const Instruction& i = code[at];
       if (!i.exchanges()) {
@@ -60,6 +78,13 @@ class ExchangeOrder {
       exchanges_.push_back({at, clock, whole_seconds(program, i, bytes, target), bytes, gathers(program, i, writers)});
       if (!exchanges_.back().gathers) added_ += bytes;
     }
+  }
+
+  /// Returns whether kernels would wait for exchanges whatever their order.
+  bool exchanges_take_longer(const Program& program) const {
+    double seconds = 0;
+    for (const OrderedExchange& e : exchanges_) seconds += share_of(program, code_[e.at]) * e.seconds;
+    return seconds > arithmetic_;
   }
 
   /// Returns for each sum, in their order, the gathers that come before it.
@@ -121,28 +146,45 @@ class ExchangeOrder {
 
   const std::vector<Instruction>& code_;
   std::vector<OrderedExchange> exchanges_;
-  int64_t added_ = 0;  ///< bytes
+  int64_t added_ = 0;      ///< bytes
+  double arithmetic_ = 0;  ///< seconds
 };
 
 }  // namespace
 
-void share_gathers(const Program& program, std::vector<Instruction>& code) {
+void share_gathers(const Program& program, const Target& target, std::vector<Instruction>& code) {
   const Writers writers = writers_of(code);
-  const auto brings_again = [&](const Instruction& first, const Instruction& second) {
-    const Operand &from = first.inputs[0], &to = first.outputs[0];
-    return second.launch()->op() == first.launch()->op() && second.inputs[0].tensor == from.tensor &&
-           second.inputs[0].offset == from.offset && second.outputs[0].shape == to.shape && second.outputs[0].dtype == to.dtype &&
-           to.offset == 0 && second.outputs[0].offset == 0 && writers.at(to.tensor) == 1 && writers.at(second.outputs[0].tensor) == 1;
+  const bool waits = ExchangeOrder(program, target, code).exchanges_take_longer(program);
+  const std::vector<size_t> stretch = stretches(code);
+  struct Before {
+    Operand from, to;
+    const galley_op* op;
+    size_t exchange;  ///< how many there are up to it
+    size_t stretch;
+  };
+  const auto brings_again = [&](const Before& first, const Instruction& second) {
+    const Operand &from = second.inputs[0], &to = second.outputs[0];
+    return second.launch()->op() == first.op && from.offset == first.from.offset && to.shape == first.to.shape &&
+           to.dtype == first.to.dtype && to.offset == 0 && first.to.offset == 0 && writers.at(to.tensor) == 1 &&
+           writers.at(first.to.tensor) == 1;
   };
   std::vector<Instruction> left;
   std::map<TensorId, TensorId> now;
-  size_t last = 0;  // the exchange before, as a position in `left`, counted from 1
-  for (Instruction& i : code) {
-    const bool one = gathers(program, i, writers);
-    if (one && last && gathers(program, left[last - 1], writers) && brings_again(left[last - 1], i)) {
-      now[i.outputs[0].tensor] = left[last - 1].outputs[0].tensor;
-      continue;
+  std::map<TensorId, Before> before;  // by what is gathered
+  size_t exchange = 0;
+  for (size_t at = 0; at < code.size(); ++at) {
+    Instruction& i = code[at];
+    if (gathers(program, i, writers)) {
+      const Before own = {i.inputs[0], i.outputs[0], i.launch()->op(), exchange + 1, stretch[at]};
+      const auto [first, fresh] = before.try_emplace(own.from.tensor, own);
+      const Before& had = first->second;
+      if (!fresh && (had.exchange == exchange || (waits && had.stretch == own.stretch)) && brings_again(had, i)) {
+        now[own.to.tensor] = had.to.tensor;
+        continue;
+      }
+      first->second = own;
     }
+    exchange += i.exchanges();
     for (auto* operands : {&i.inputs, &i.outputs})
       for (Operand& o : *operands)
         if (const auto to = now.find(o.tensor); to != now.end()) {
@@ -150,7 +192,6 @@ void share_gathers(const Program& program, std::vector<Instruction>& code) {
           o.value = no_tensor;
         }
     left.push_back(std::move(i));
-    if (left.back().exchanges()) last = left.size();
   }
   code = std::move(left);
 }

@@ -11,8 +11,10 @@
 
 namespace galley {
 
-/// Leaves out gathers of what the exchange before has gathered, too: the pieces of a head read its weight one after the other.
-void share_gathers(const Program& program, std::vector<Instruction>& code);
+/// Leaves out gathers of what the exchange before has gathered, too: the pieces of a head read its weight one after the other. If exchanges
+/// take longer than the arithmetic, also those of what another reader in the same stretch of a block has: backward recomputes a block and
+/// then makes its gradients, and the block's weights stay there from the one to the other.
+void share_gathers(const Program& program, const Target& target, std::vector<Instruction>& code);
 
 /// Moves gathers of weights before sums of gradients that would keep kernels waiting for them: exchanges have one queue, in which a sum that
 /// nobody needs soon would come first because it is made first. Both by the link's seconds, beside the arithmetic of the kernels between

@@ -72,7 +72,7 @@ void overlap_transfers(Compilation& c) {
   std::map<SegmentKind, std::vector<Instruction>> placed, once;
   for (const SegmentKind kind : kinds) {
     std::vector<Instruction>& code = program.segment(kind).code;
-    if (program.ranks > 1) share_gathers(program, code);
+    if (program.ranks > 1) share_gathers(program, c.target, code);
     if (exchanges) order_exchanges(program, c.target, code);
     if (Transfers(program, code, c.target, exchanges).empty()) continue;
     placed[kind] = once[kind] = code;

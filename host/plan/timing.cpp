@@ -30,6 +30,11 @@ double arithmetic_seconds(const Program& program, SegmentKind kind, const Target
   return sum;
 }
 
+double share_of(const Program& program, const Instruction& code) {
+  const bool at_ends = code.when == When::LaneEnds || code.when == When::LaterLaneEnds;  // once in the micro-batches of a lane
+  return at_ends ? 1 / static_cast<double>(program.in_a_lane(program.micro_batches)) : 1;
+}
+
 double link_seconds(const Program& program, double bytes, const Target& target) {
   const Link* link = program.ranks > 1 ? target.link_for(program.ranks) : nullptr;
   if (!link) return 0;
@@ -44,12 +49,6 @@ constexpr double kUnpackFlops = 10;
 
 /// Whether a process waits for others.
 bool between_processes(const Program& program, const Instruction& code) { return program.ranks > 1 && code.exchanges(); }
-
-/// The share of the micro-batches that an instruction runs in.
-double share_of(const Program& program, const Instruction& code) {
-  const bool at_ends = code.when == When::LaneEnds || code.when == When::LaterLaneEnds;  // once in the micro-batches of a lane
-  return at_ends ? 1 / static_cast<double>(program.in_a_lane(program.micro_batches)) : 1;
-}
 
 enum class Exchanges : uint8_t { Take, TakeNothing };
 

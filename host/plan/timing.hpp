@@ -23,6 +23,9 @@ std::string_view arithmetic_of(uint32_t dtype, const AttrList& attrs);
 /// first node says. 0 if it is no launch.
 double arithmetic_seconds(const Instruction& code, const Target& target);
 
+/// Returns the share of the micro-batches that an instruction of micro runs in.
+double share_of(const Program& program, const Instruction& code);
+
 /// Returns the seconds in which each process sends so many bytes to the others; 0: there is one process, or no link is known.
 double link_seconds(const Program& program, double bytes, const Target& target);
 

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <tuple>
+
 #include "tests/plan/little.hpp"
 
 namespace galley {
@@ -124,12 +127,12 @@ TEST(ExchangeOrder, PiecesOfAHeadShareItsWeight) {
   const TensorId part = p.weight("head", 2);
   for (int k = 0; k < 3; ++k) {
     const TensorId whole = p.gather(part);
-    p.step("piece", 1, {p.rw(p.x), p.r(whole)});
+    p.step("piece", 100, {p.rw(p.x), p.r(whole)});
   }
   p.sum("a", 8, 1);
   const TensorId again = p.gather(part);
   p.step("last", 1, {p.rw(p.x), p.r(again)});
-  share_gathers(p.program, p.code());
+  share_gathers(p.program, p.target, p.code());
   EXPECT_EQ(p.order(), "gather head, sum a, gather head") << "an exchange between them ends it: nothing lies there for long";
   std::vector<TensorId> read;
   for (const Instruction& i : p.code())
@@ -138,13 +141,32 @@ TEST(ExchangeOrder, PiecesOfAHeadShareItsWeight) {
   EXPECT_EQ(read, (std::vector<TensorId>{first, first, first, again}));
 }
 
+// A block is recomputed, then its gradients are made; another one between them, or enough arithmetic, and its weight is gathered again.
+TEST(ExchangeOrder, ABlockKeepsItsWeightsWhereTheLinkIsSlow) {
+  for (const auto& [seconds, between, gathers] : {std::tuple(1.0, false, 2), std::tuple(1.0, true, 3), std::tuple(100.0, false, 3)}) {
+    Process p;
+    const TensorId part = p.weight("w", 2), other = p.weight("other", 2);
+    const auto in_block = [&](int64_t block, TensorId weight) {
+      const TensorId whole = p.gather(weight);
+      p.step("reads", seconds, {p.rw(p.x), p.r(whole)});
+      p.code().back().launch()->nodes[0].block = block;
+    };
+    in_block(7, part);
+    if (between) in_block(6, other);
+    else in_block(7, other);
+    in_block(7, part);
+    share_gathers(p.program, p.target, p.code());
+    EXPECT_EQ(std::ranges::count_if(p.code(), &Instruction::exchanges), gathers) << p.order();
+  }
+}
+
 TEST(ExchangeOrder, WhatAReaderChangesIsGatheredAgain) {
   Process p;
   const TensorId part = p.weight("head", 2), first = p.gather(part);
   p.step("changes", 1, {p.rw(first)});
   const TensorId second = p.gather(part);
   p.step("reads", 1, {p.rw(p.x), p.r(second)});
-  share_gathers(p.program, p.code());
+  share_gathers(p.program, p.target, p.code());
   EXPECT_EQ(p.order(), "gather head, gather head");
 }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # label: all
-"""Forty times one process of several is killed at a random moment of a run whose weights are divided: while it loads, in a step, while a state or the model is saved.
+"""Forty times one process of several is killed at a random moment of a run whose weights are divided: while it loads, in a step, while a state or the model is saved; half of
+the runs exchange beside their kernels, on a thread of their own.
 The others end within seconds and name it; the run goes on from its last state with another number of processes, to the bytes of a run that nobody disturbed. A process
 that only sleeps delays the others; one that finds a full disk ends all of them with its error."""
 import os
@@ -35,10 +36,11 @@ def forty_kills():
     for stage, path in paths.items():
         whole[stage] = left(trained(path, f'whole-{stage}'))
     hits = {}
+    pathlib.Path('links.toml').write_text('[[link]]\nname = "network"\nbandwidth = 1e9\nlatency = 1e-5\n')
     for k in range(40):
         stage, n = draw.choice((1, 2, 3)), draw.choice((2, 4))
         dies, out = draw.randrange(n), f'killed-{k}'
-        one = begun(n, 'train', paths[stage], '--out', out)
+        one = begun(n, 'train', paths[stage], '--out', out, *draw.choice(((), ('--target', 'links.toml'))))
         check(until(lambda: pathlib.Path(out, 'run.toml').exists(), one), f'{k}: the run has not begun')
         time.sleep(draw.uniform(0, 2.5))
         pids = [pid for pid in children(one.pid) if rank_of(pid) == dies]
