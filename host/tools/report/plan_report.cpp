@@ -301,7 +301,7 @@ void add_exchange_times(const Program& program, const Target& target, TableText&
   out.add("  their time      %12s a step at best, on the link '%s'; nothing runs beside %s of it\n", seconds_text(times.seconds).c_str(),
           cut_middle(times.link->name, 40).c_str(), seconds_text(times.alone).c_str());
   if (times.positions)
-    out.add("  hidden from     %12s positions a micro-batch on: its arithmetic would take as long, if they ran beside it\n",
+    out.add("  hidden from     %12s positions a micro-batch on: its arithmetic takes as long as they do\n",
             count_text(static_cast<double>(*times.positions)).c_str());
 }
 
