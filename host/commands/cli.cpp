@@ -46,6 +46,17 @@ std::vector<std::string> CommandLine::list(const std::string& flag) const {
   return out;
 }
 
+std::vector<std::string> CommandLine::words_of(std::initializer_list<const char*> names) const {
+  std::vector<std::string> out;
+  for (const char* name : names) {
+    const auto given = flags.find(name);
+    if (given == flags.end()) continue;
+    if (given->second.empty()) out.emplace_back(name);  // a switch
+    for (const std::string& value : given->second) out.insert(out.end(), {name, value});
+  }
+  return out;
+}
+
 Result<int64_t> CommandLine::integer(const std::string& flag, int64_t otherwise, int64_t least) const {
   if (!has(flag)) return otherwise;
   const std::string text = get(flag);

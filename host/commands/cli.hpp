@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <vector>
@@ -31,6 +32,8 @@ struct CommandLine {
   Result<int64_t> integer(const std::string& flag, int64_t otherwise, int64_t least) const;
   /// Returns the words of a list with commas between, as they are, empty ones too; nothing if the flag is not given.
   std::vector<std::string> list(const std::string& flag) const;
+  /// Returns what was given of these flags, as words of another command line.
+  std::vector<std::string> words_of(std::initializer_list<const char*> names) const;
   /// Returns the value as a number in [least, most].
   Result<double> number(const std::string& flag, double otherwise, double least, double most) const;
 };

@@ -38,18 +38,6 @@ Result<std::vector<int64_t>> seeds_of(const CommandLine& a) {
   return out;
 }
 
-/// Of `names`, what was given, as words of a command line of its own.
-std::vector<std::string> words_of(const CommandLine& a, std::initializer_list<const char*> names) {
-  std::vector<std::string> out;
-  for (const char* name : names)
-    if (const auto given = a.flags.find(name); given != a.flags.end())
-      for (const std::string& value : given->second) {
-        out.emplace_back(name);
-        if (std::string(name) != "--confine") out.push_back(value);
-      }
-  return out;
-}
-
 /// Columns of the arms' names in the line that shows which of them has its turn.
 size_t width_of(const std::vector<Arm>& arms) {
   size_t out = 1;
@@ -140,8 +128,8 @@ Status command_compare(const CommandLine& a) {
   TurnOptions turns;
   turns.program = fs::read_symlink("/proc/self/exe", error);
   if (error) return run_error("/proc/self/exe: " + error.message());
-  turns.train_words = words_of(a, {"--plugin-path", "--device", "--target", "--memory", "--confine"});
-  turns.resume_words = words_of(a, {"--plugin-path"});
+  turns.train_words = a.words_of({"--plugin-path", "--device", "--target", "--memory", "--confine"});
+  turns.resume_words = a.words_of({"--plugin-path"});
   // A run that is taken over is that of a recipe of this command line, whoever has trained it.
   if (!a.has("--confine")) turns.resume_words.emplace_back("--unconfined");
   turns.stop = StopSignals::asked;

@@ -42,6 +42,9 @@ def compare():
     run('compare', one, two, '--out', 'here', '--seeds', '1,2')
     run('compare', one, two, '--out', 'there', '--seeds', '1,2', *discrete)
     classes = [json.loads(next(pathlib.Path(x).rglob('memory.json')).read_text())['classes'] for x in ('here', 'there')]
+    run('compare', one, two, '--out', 'confined', '--seeds', '1', '--turns', '2', '--confine')
+    records = [x.read_text() for x in (*pathlib.Path('confined').rglob('run.toml'), *pathlib.Path('here').rglob('run.toml'))]
+    check([x.count('\nconfined = true\n') for x in records] == 3 * [1] + 6 * [0], 'runs are not confined as the comparison is')
     check(len(classes[0]) == 1 and len(classes[1]) > 1, f'--device discrete has more memories than the processor: {[sorted(x) for x in classes]}')
 
 
