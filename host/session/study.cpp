@@ -286,6 +286,8 @@ Result<std::unique_ptr<Study>> make_study(const Recipe& recipe, const StudyOptio
   const std::filesystem::path built_in[] = {s.installation.plugins};
   s.plugins = Plugins::scan(
       plugin_search_path(built_in, options.plugin_path), options.warn ? options.warn : [](const std::string&) {});
+  if (s.recipe.tune && options.lanes.ranks > 1)
+    return recipe_error("tune = true measures kernels for one process; several have to take the same ones", "leave it out");
   TRY_STATUS(read_inputs(s, options));
   TRY_STATUS(load_strategies(s));
   TRY_STATUS(choose_target(s, options));

@@ -333,9 +333,6 @@ Status train_locked(const Study& study, const OpenSource& open, const fs::path& 
     session_options.choices = &choices;
   }
   session_options.loading = [&](int64_t loaded, int64_t all) { return tell(options, [&](Observer& o) { return o.loading(loaded, all); }); };
-  if (!party.alone() && recipe.tune)
-    return party.first_error(
-        recipe_error("tune = true measures kernels for one process; several have to take the same ones", "leave it out"));
   std::unique_ptr<Session> session;
   const auto begin = [&]() -> Status {
     session = TRY(Session::open(study, TRY(open()), session_options));

@@ -156,6 +156,7 @@ def the_page():
 
 @case
 def refusals():
+    refused(written('tuned', use('accumulate', steps=4), tune=True), 'tune = true measures kernels for one process', flags=('--ranks', 2))
     path = written('refused', use('accumulate', steps=4))
     for name, links, text in (('one', '[[link]]\nname = "a"\nranks = 1\nbandwidth = 1\n', "'ranks' of [[link]] must be 2 or more"),
                               ('order', '[[link]]\nname = "a"\nbandwidth = 1\n[[link]]\nname = "b"\nbandwidth = 1\n', "comes after 'a', which joins all processes"),
