@@ -5,7 +5,8 @@
 --   galley sample runs/mine --prompt "Name three primes."
 --
 -- DIR holds config.json, model.safetensors and tokenizer.json; FILE has lines of the form {"prompt": "…", "answer": "…"}. For another
--- machine than this one: --target rtx4060 --device cuda. `galley fit` opens no device and reads no weights.
+-- machine than this one: --target rtx4060 --device cuda; for several processes: --ranks N, with the memory of each. `galley fit` opens no
+-- device and reads no weights.
 --
 -- Each one_of begins with what is wanted most, and the first one_of weighs most: an adapter before all parameters, whatever the memory;
 -- BF16; 4 bits only where 16 do not fit, and states in 8 bits only where 32 do not. Turn around what you want otherwise. Rows of a micro-batch

@@ -204,7 +204,7 @@ int run_words(const std::vector<std::string>& words, Stdout out) {
     return fail(run_error("stdout is closed, and galley " + command->name + " prints its result", "redirect it to a file: > FILE"));
   lend_named(*command, *arguments);
   if (!command->joins)
-    if (const Status alone = check_alone(command->name); !alone) return fail(alone.error());
+    if (const Status alone = check_alone(*command); !alone) return fail(alone.error());
   const Status status = command->run(*arguments);
   return status ? 0 : fail(status.error());
 }

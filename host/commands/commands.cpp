@@ -44,6 +44,7 @@ const FlagSpec lanes_flag = {"--lanes", "N",
                              "add each of N equal shares of a window's micro-batches up by itself: the run has the same bytes with every "
                              "number of processes that divides N (the recipe's)",
                              false, false};
+const FlagSpec ranks_flag = {"--ranks", "N", "plan for N processes that share the run, by the one that needs the most (1)", false, false};
 const FlagSpec poison_flag = {"--poison", "", "debug: before each instruction, fill all memory except its operands with junk (slow)", false,
                               false};
 const FlagSpec reference_flag = {
@@ -248,11 +249,12 @@ std::vector<CommandSpec> all_commands() {
        "RECIPE",
        "plan all that a recipe offers by one_of { … }: what fits, how fast, how exact",
        "Opens no device. The order in a one_of says what is wanted: of what computes different things, the first that fits is chosen, an\n"
-       "earlier one_of first; of what differs in memory and speed alone, the fastest. Other commands take the first of each one_of. "
-       "Example:\n"
+       "earlier one_of first; of what differs in memory and speed alone, the fastest. Other commands take the first of each one_of.\n"
+       "With --ranks N each combination is planned as a run of N processes, of which the one that needs the most has to fit. Example:\n"
        "  galley fit scripts/fit.lua --set model=DIR --set data=FILE --memory 6GiB --target rtx4060 --write mine.lua\n",
-       {{"--memory", "BYTES", "the memory that there is, e.g. 6GiB", false, true},
+       {{"--memory", "BYTES", "the memory that there is, e.g. 6GiB; with --ranks that of each process", false, true},
         lanes_flag,
+        ranks_flag,
         {"--write", "FILE", "write the recipe that is chosen"},
         {"--all", "", "print every combination that can work, and not only the fastest and the leanest of those that compute the same"},
         set_flag,

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "host/base/new_file.hpp"
+#include "host/base/shell.hpp"
 #include "host/base/units.hpp"
 #include "host/commands/run_commands.hpp"
 #include "host/tools/compare/fit.hpp"
@@ -10,6 +11,17 @@
 #include "host/tools/report/terminal.hpp"
 
 namespace galley {
+namespace {
+
+/// What trains the recipe that was written: with what was said of the run, and not with what it was planned for.
+std::string training_command(const CommandLine& a, int64_t ranks) {
+  std::string out = (ranks > 1 ? "mpirun -n " + std::to_string(ranks) + " " : "") + "galley train " + shell_word(a.get("--write"));
+  for (const std::string& word : a.words_of({"--set", "--use", "--lanes", "--device", "--plugin-path", "--confine"}))
+    out += " " + shell_word(word);
+  return out + " --out DIR";
+}
+
+}  // namespace
 
 Status command_fit(const CommandLine& a) {
   const std::filesystem::path recipe = a.positional[0];
@@ -31,9 +43,9 @@ Status command_fit(const CommandLine& a) {
   if (!file) return ok();
   if (result.chosen == SIZE_MAX)
     return {Error{Exit::DoesNotFit, "nothing that " + recipe.string() + " offers fits " + bytes_text(memory), "--write wrote nothing"}};
-  TRY_STATUS(file->file().write(TRY(fitted_recipe(recipe, result.variants[result.chosen], memory))));
+  TRY_STATUS(file->file().write(TRY(fitted_recipe(recipe, result.variants[result.chosen], memory, result.ranks))));
   TRY_STATUS(file->finish());
-  print_lines("written: %s\n", a.get("--write").c_str());
+  print_lines("written: %s\n  %s\n", a.get("--write").c_str(), training_command(a, result.ranks).c_str());
   return ok();
 }
 

@@ -15,6 +15,7 @@
 #include "host/proofs/congruent.hpp"
 #include "host/proofs/dump.hpp"
 #include "host/proofs/shadow.hpp"
+#include "host/session/several.hpp"
 #include "host/session/study.hpp"
 #include "host/tools/report/locked_plan.hpp"
 #include "host/tools/report/page.hpp"
@@ -72,10 +73,9 @@ std::string proved_text(const Study& s) {
 
 /// Plans for other processes of the run, all or some of many, and proves that they fit together. Returns what was proved.
 Result<std::string> check_processes(const std::string& recipe, StudyOptions options, const Study& own) {
-  constexpr int64_t kMost = 8;
   const int64_t n = own.program.ranks;
-  std::set<int64_t> ranks = {0, 1, n / 2, n - 1, own.program.rank};
-  for (int64_t r = 0; r < n && n <= kMost; ++r) ranks.insert(r);
+  std::set<int64_t> ranks = planned_ranks(n);
+  ranks.insert(own.program.rank);
   options.watch = {};
   options.warn = [](const std::string&) {};
   std::vector<std::unique_ptr<Study>> others;
@@ -127,11 +127,6 @@ Status command_plan(const CommandLine& a) {
   options.choices = TRY(choices_given(a));
   options.runs = false;
   options.shows_unfit = true;
-  options.lanes.ranks = TRY(a.integer("--ranks", 1, 1));
-  options.lanes.rank = TRY(a.integer("--rank", 0, 0));
-  if (options.lanes.rank >= options.lanes.ranks)
-    return recipe_error("--rank " + std::to_string(options.lanes.rank) + ": --ranks " + std::to_string(options.lanes.ranks) +
-                        " are numbered from 0 to " + std::to_string(options.lanes.ranks - 1));
   if (a.has("--tensors") && !a.has("--json")) return recipe_error("galley plan: --tensors requires --json");
   const std::string dump = a.get("--dump");
   if (dump == "help") {

@@ -125,12 +125,14 @@ Result<Party*> join_processes(StudyOptions& options, const std::filesystem::path
   return joined.party.get();
 }
 
-Status check_alone(const std::string& command) {
+Status check_alone(const CommandSpec& command) {
   const RankPlace place = TRY(place_here());
   if (place.ranks == 1) return ok();
   joined.refused = place.rank > 0;
-  return recipe_error("galley " + command + " takes one process, and " + place.launcher + " has started " + std::to_string(place.ranks),
-                      "start it without " + place.launcher);
+  const std::string started = std::to_string(place.ranks);
+  const bool plans = std::ranges::any_of(command.flags, [](const FlagSpec& flag) { return flag.name == "--ranks"; });
+  return recipe_error("galley " + command.name + " takes one process, and " + place.launcher + " has started " + started,
+                      "start it without " + place.launcher + (plans ? ", with --ranks " + started : ""));
 }
 
 namespace {

@@ -16,8 +16,8 @@ namespace galley {
 /// have come here. Once in a program. `meeting` is a folder that all see. [main-thread]
 Result<Party*> join_processes(StudyOptions& options, const std::filesystem::path& meeting);
 
-/// Refuses a command that takes one process, where a launcher has started several.
-Status check_alone(const std::string& command);
+/// Refuses a command that takes one process, where a launcher has started several. Some can plan for as many.
+Status check_alone(const CommandSpec& command);
 
 /// Begins to tell the others that this process is there, and where it is, and to look after them: one that is gone is named, and the run
 /// ends. The run's directory is there. To be called by all; one process alone has nobody to look after.

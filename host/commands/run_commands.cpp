@@ -218,6 +218,11 @@ Result<StudyOptions> study_options(const CommandLine& a) {
     out.memory_limit = *bytes;
   }
   out.lanes.lanes = TRY(a.integer("--lanes", 0, 1));
+  out.lanes.ranks = TRY(a.integer("--ranks", 1, 1));
+  out.lanes.rank = TRY(a.integer("--rank", 0, 0));
+  if (out.lanes.rank >= out.lanes.ranks)
+    return recipe_error("--rank " + std::to_string(out.lanes.rank) + ": --ranks " + std::to_string(out.lanes.ranks) +
+                        " are numbered from 0 to " + std::to_string(out.lanes.ranks - 1));
   return out;
 }
 

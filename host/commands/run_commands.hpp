@@ -13,7 +13,7 @@
 
 namespace galley {
 
-/// Returns the options that --set, --use, --confine, --plugin-path, --device, --target and --memory set.
+/// Returns the options that --set, --use, --confine, --plugin-path, --device, --target, --memory, --lanes, --ranks and --rank set.
 Result<StudyOptions> study_options(const CommandLine& a);
 
 /// Opens the data and shows progress on stderr. A signal ends it; unfinished files are removed.

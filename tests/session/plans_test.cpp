@@ -2,11 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "host/proofs/dump.hpp"
+#include "host/session/several.hpp"
 #include "host/session/study.hpp"
 #include "tests/base/folder.hpp"
 #include "tests/session/built.hpp"
@@ -34,6 +36,14 @@ class Plans : public testing::Test {
   Folder folder_;
   StudyOptions options_ = options_of_build();
 };
+
+TEST(Several, ProcessesThatSpeakForAll) {
+  EXPECT_EQ(planned_ranks(1), (std::set<int64_t>{0}));
+  EXPECT_EQ(planned_ranks(2), (std::set<int64_t>{0, 1}));
+  EXPECT_EQ(planned_ranks(8), (std::set<int64_t>{0, 1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(planned_ranks(9), (std::set<int64_t>{0, 1, 4, 8}));
+  EXPECT_EQ(planned_ranks(512), (std::set<int64_t>{0, 1, 256, 511}));
+}
 
 TEST_F(Plans, OnTwoThreadsAtOnce) {
   const std::vector<std::filesystem::path> recipes = {

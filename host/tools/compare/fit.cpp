@@ -14,6 +14,7 @@
 #include "host/base/units.hpp"
 #include "host/plan/timing.hpp"
 #include "host/recipe/scan.hpp"
+#include "host/session/several.hpp"
 #include "host/tools/compare/arms.hpp"
 #include "host/tools/compare/printed.hpp"
 #include "host/tools/report/columns.hpp"
@@ -101,7 +102,7 @@ std::string result_of(const Study& s) {
 
 void plan(const fs::path& recipe, StudyOptions options, int64_t memory, FitVariant& v) {
   options.choices = v.choices;
-  const Result<std::unique_ptr<Study>> made = study(recipe, options);
+  const Result<std::unique_ptr<Study>> made = study_of_most(recipe, options);
   if (!made) {
     v.too_large = made.error().exit == Exit::DoesNotFit;
     v.refusal = made.error().cause;
@@ -112,6 +113,7 @@ void plan(const fs::path& recipe, StudyOptions options, int64_t memory, FitVaria
   for (const ClassPlan& c : s.plan.classes)
     for (size_t o = 0; o < owner_names.size(); ++o) v.owners[owner_names[o]] += c.owners[o];
   v.seconds = step_seconds(s.program, s.target);
+  v.timed = s.program.ranks == 1 || s.target.link_for(s.program.ranks);
   const auto positions = static_cast<double>(s.program.rows * s.program.length * s.program.micro_batches);
   v.speed = v.seconds > 0 ? positions / v.seconds : 0;
   for (const auto& strategy : s.loaded) {
@@ -257,6 +259,7 @@ Result<FitResult> fit(const fs::path& recipe, const StudyOptions& options, int64
                         "write one_of { … } where there is a choice, such as rank = one_of { 64, 16, 4 }");
 
   FitResult out;
+  out.ranks = options.lanes.ranks;
   std::vector<Shown> columns;
   for (const SourceMap::Call& call : calls) {
     columns.push_back(shown(call));
@@ -372,8 +375,10 @@ std::string fit_table(const FitResult& result, int64_t memory, size_t columns, R
     line.erase(line.find_last_not_of(' ') + 1);
     out += line + "\n";
   }
-  out += printed("%zu combinations: > chosen, + others that fit %s, - does not; %zu need more", result.variants.size(),
-                 bytes_text(memory).c_str(), over);
+  const bool several = result.ranks > 1;
+  out += printed("%zu combinations%s: > chosen, + others that fit %s%s, - does not; %zu need more", result.variants.size(),
+                 several ? printed(" for %lld processes", static_cast<long long>(result.ranks)).c_str() : "", bytes_text(memory).c_str(),
+                 several ? " each" : "", over);
   if (worse > 0) out += printed(", %zu more compute the same as one above (--all)", worse);
   out += refused ? printed(", %zu cannot work:\n", refused) : "\n";
   constexpr size_t most_reasons = 5;
@@ -383,6 +388,11 @@ std::string fit_table(const FitResult& result, int64_t memory, size_t columns, R
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   for (size_t i = 0; i < std::min(sorted.size(), most_reasons); ++i) out += printed("  %zu: ", sorted[i].first) + sorted[i].second + "\n";
   if (sorted.size() > most_reasons) out += printed("  and for %zu other reasons\n", sorted.size() - most_reasons);
+  if (std::ranges::any_of(result.variants, [](const FitVariant& v) { return v.refusal.empty() && !v.timed; }))
+    out += printed(
+        "positions/s leave out what exchanges take: no link of the target joins %lld processes;\n"
+        "  give one in a file for --target (docs/ranks.md)\n",
+        static_cast<long long>(result.ranks));
   return out;
 }
 
@@ -415,11 +425,14 @@ std::optional<std::pair<size_t, size_t>> own_entry(const std::string& text, size
 
 }  // namespace
 
-Result<std::string> fitted_recipe(const fs::path& recipe, const FitVariant& variant, int64_t memory) {
+Result<std::string> fitted_recipe(const fs::path& recipe, const FitVariant& variant, int64_t memory, int64_t ranks) {
   const std::string text = TRY(read_text(recipe, kMostText));
+  const bool several = ranks > 1;
   std::string out = "-- Chosen by galley fit from " + recipe.filename().string() + ", whose head says what its arguments are, for " +
-                    bytes_text(memory) + ".\n-- " + bytes_text(variant.bytes) + " planned, " + count_text(variant.speed) +
-                    " positions/s by the target's figures; exactness: " + exactness_name(variant.exactness) + ".\n-- ";
+                    (several ? std::to_string(ranks) + " processes with " : "") + bytes_text(memory) + (several ? " each" : "") + ".\n-- " +
+                    bytes_text(variant.bytes) + (several ? " planned for the one that needs the most, " : " planned, ") +
+                    count_text(variant.speed) + " positions/s by the target's figures" +
+                    (variant.timed ? "" : ", without what exchanges take") + "; exactness: " + exactness_name(variant.exactness) + ".\n-- ";
   bool first = true;
   for (const auto& [owner, bytes] : variant.owners) {
     if (bytes == 0) continue;

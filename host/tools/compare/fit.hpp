@@ -24,10 +24,11 @@ struct FitVariant {
   std::vector<std::string> said;  ///< what is chosen, as it is written, one for each one_of of FitResult::offers; "": it is not asked for
   std::string refusal;            ///< why it cannot work; "": it can
   bool too_large = false;         ///< for the target itself: nothing more is known of it
-  int64_t bytes = 0;              ///< planned, of the memory that computes
+  int64_t bytes = 0;              ///< planned, of the memory that computes; of several processes of the one that needs the most
   std::map<std::string, int64_t> owners;  ///< of these, at the peak: weights, states, …
   double seconds = 0;                     ///< of a step, as the target says
-  double speed = 0;                       ///< positions a second
+  double speed = 0;                       ///< positions a second, of all processes
+  bool timed = true;                      ///< exchanges are in these: there are none, or a link of the target joins the processes
   Exactness exactness = Exactness::Bits;  ///< the least exact of its strategies
   double loss = 0;                        ///< nats by which strategies have measured the loss to be higher, all together
   std::string result;                     ///< what decides what it computes, beside rounding: equal texts, equal results
@@ -39,12 +40,13 @@ struct FitResult {
   std::vector<std::string> offers;   ///< what each one_of stands for: the entry's name, its strategies' names, or its line
   std::vector<FitVariant> variants;  ///< by bytes, refused ones last
   size_t chosen = SIZE_MAX;          ///< what a person would take; none fits
+  int64_t ranks = 1;                 ///< processes that share a run
 };
 
-/// Plans every combination of what the recipe offers, on all threads; no device is opened. `memory`: bytes. Of those that fit, one is
-/// chosen: in every one_of whose items compute different things the earliest that there is, a one_of further up first; of these the
-/// fastest; and of those that are as fast within kAsFast what other one_of offer first. `after` is told how many of how many are planned.
-/// [main-thread]
+/// Plans every combination of what the recipe offers, on all threads; no device is opened. `memory`: bytes; of several processes those of
+/// each (study_of_most()). Of those that fit, one is chosen: in every one_of whose items compute different things the earliest that there
+/// is, a one_of further up first; of these the fastest; and of those that are as fast within kAsFast what other one_of offer first. `after`
+/// is told how many of how many are planned. [main-thread]
 Result<FitResult> fit(const std::filesystem::path& recipe, const StudyOptions& options, int64_t memory,
                       const std::function<void(size_t done, size_t all)>& after = {});
 
@@ -56,7 +58,8 @@ enum class Rows : uint8_t { Best, All };
 /// out.
 std::string fit_table(const FitResult& result, int64_t memory, size_t columns, Rows rows = Rows::Best);
 
-/// The recipe with what was chosen written in the place of every one_of, under a comment that says what it takes.
-Result<std::string> fitted_recipe(const std::filesystem::path& recipe, const FitVariant& variant, int64_t memory);
+/// The recipe with what was chosen written in the place of every one_of, under a comment that says what it takes, and of how many
+/// processes.
+Result<std::string> fitted_recipe(const std::filesystem::path& recipe, const FitVariant& variant, int64_t memory, int64_t ranks = 1);
 
 }  // namespace galley
