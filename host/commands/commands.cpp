@@ -193,7 +193,10 @@ std::vector<CommandSpec> all_commands() {
        "RECIPE returns compare { … }; or several recipes are given, the first of which is what the others are held against.\n"
        "Arms take turns, so that a noisy machine is fair to all; what is interrupted goes on when the command is started again. Each "
        "arm's\n"
-       "runs are ordinary run directories below DIR/arms. DIR/compare.json says all for programs. Examples:\n"
+       "runs are ordinary run directories below DIR/arms. DIR/compare.json says all for programs.\n"
+       "With --ranks N, plans are those of N processes; one trains in their place, lane after lane, which leaves the same losses and "
+       "models,\n"
+       "to the byte. Examples:\n"
        "  galley compare scripts/compare.lua --set model=DIR --set data=FILE --out lean\n"
        "  galley compare plain.lua lean.lua --out both --expect 'lean: memory <= 0.5 plain' --expect 'lean: rounding'\n",
        {{"--out", "DIR", "the comparison's directory; what it holds already is taken over", false, true},
@@ -208,6 +211,8 @@ std::vector<CommandSpec> all_commands() {
         use_flag,
         confine_flag,
         memory_flag,
+        lanes_flag,
+        ranks_flag,
         target_flag,
         device_flag,
         plugin_path_flag},

@@ -92,12 +92,14 @@ Status print_plans(const std::string& recipe, const StudyOptions& options, NewFi
   const Comparison comparison = TRY(read_comparison({recipe}, {options, {}, 0, {}}, Refused::Kept));
   if (page) {
     std::vector<PlannedVariant> variants;
-    for (const Arm& arm : comparison.arms) variants.push_back({arm.name, arm.study.get(), arm.refusal});
+    for (const Arm& arm : comparison.arms) variants.push_back({arm.name, arm.planned.get(), arm.refusal});
     TRY_STATUS(page->file().write(page_html(variants_page(variants, recipe))));
     TRY_STATUS(page->finish());
   }
   print_lines(compare_plans(comparison));
-  print_lines("galley plan %s --set variant=%s shows all of one\n", recipe.c_str(), comparison.arms.front().name.c_str());
+  const std::string several = comparison.ranks > 1 ? " --ranks " + std::to_string(comparison.ranks) : "";
+  print_lines("galley plan %s --set variant=%s%s shows all of one\n", recipe.c_str(), comparison.arms.front().name.c_str(),
+              several.c_str());
   if (page) print_lines("written: %s\n", page->file().path().c_str());
   return ok();
 }
@@ -118,7 +120,7 @@ Status command_compare(const CommandLine& a) {
   fs::create_directories(out / "arms", error);
   if (error) return recipe_error("--out " + out.string() + ": cannot be created: " + error.message());
   const RunLock lock = TRY(RunLock::take(out));
-  print_lines(compare_plans(comparison));
+  print_lines(compare_plans(comparison) + trained_text(comparison));
   std::fflush(stdout);
 
   StopSignals signals;
@@ -128,7 +130,10 @@ Status command_compare(const CommandLine& a) {
   TurnOptions turns;
   turns.program = fs::read_symlink("/proc/self/exe", error);
   if (error) return run_error("/proc/self/exe: " + error.message());
-  turns.train_words = a.words_of({"--plugin-path", "--device", "--target", "--memory", "--confine"});
+  turns.train_words = a.words_of({"--plugin-path", "--device", "--target", "--confine"});
+  // The limit is of each of several processes; it is theirs, and not of the one that trains in their place.
+  if (comparison.ranks == 1)
+    for (const std::string& word : a.words_of({"--memory"})) turns.train_words.push_back(word);
   turns.resume_words = a.words_of({"--plugin-path"});
   // A run that is taken over is that of a recipe of this command line, whoever has trained it.
   if (!a.has("--confine")) turns.resume_words.emplace_back("--unconfined");
@@ -161,7 +166,7 @@ Status command_compare(const CommandLine& a) {
   if (judged.verdicts.empty()) TRY_STATUS(judged.look(comparison, control, out, comparison.seeds.size()));
   TRY_STATUS(write_atomic(out / "compare.json", compare_json(judged.comparison, judged.results, judged.verdicts)));
   const RedMarks red = red_marks();
-  print_lines("\n" + compare_table(judged.comparison, judged.verdicts, red.begin, red.end), red);
+  print_lines("\n" + compare_table(judged.comparison, judged.verdicts, red.begin, red.end) + trained_text(judged.comparison), red);
   if (comparison.sequential) print_lines(looks_text(judged.comparison.seeds.size(), comparison.seeds.size()));
   print_lines("done: %s\n", (out / "compare.json").c_str());
   for (const Expectation& e : expectations)

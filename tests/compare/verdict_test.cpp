@@ -26,7 +26,7 @@ class MadeUp {
     auto study = std::make_shared<Study>();
     study->target.memories.resize(1);
     study->plan.classes.resize(1);
-    comparison.arms.push_back({name, {}, {}, {}, study, {}});
+    comparison.arms.push_back({name, {}, {}, {}, study, {}, study});
     std::vector<RunResult>& runs = results.emplace_back();
     for (size_t s = 0; s < losses.size(); ++s) {
       runs.push_back(run(name, s, {5.1, losses[s]}, difference));

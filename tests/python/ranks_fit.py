@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""`galley fit` for several processes: what it says is what `galley plan` says of the process that needs the most, and what is chosen trains in so many processes."""
+"""`galley fit` and `galley compare` for several processes: what they say is what `galley plan` says of the process that needs the most, what is chosen trains in so many
+processes, and one process leaves in their place what they leave."""
 import functools
 import itertools
+import json
 import pathlib
 import re
 import shlex
 
-from galley_test import case, check, finish, fresh_folder, from_config, plan, program, require, Run, run, source
-from ranks_kit import mpirun, OPTIONS
+from galley_test import case, cases, check, every, finish, fresh_folder, from_config, plan, program, require, Run, run, source
+from ranks_kit import left, mpirun, OPTIONS
 from steps_kit import refused
 
 fresh_folder()
@@ -154,18 +156,87 @@ def the_command():
     check(said.splitlines()[-1] == "  galley train alone.lua --use 'clip { norm = 1 }' --out DIR", said)
 
 
+# ---- Side by side --------------------------------------------------------------------------------------------------------------------------
+both = pathlib.Path('both.lua')
+both.write_text(f'''return compare {{ model = {model}, data = data.random {{}}, steps = 2, length = 8, batch = 1, seeds = {{ 1 }}, turns = 1,
+  use "accumulate" {{ steps = 4 }},
+  variants = {{
+    plain = {{ use "adamw" {{ lr = 1e-3 }} }},
+    divided = {{ use "zero" {{ stage = 2, min_size = 1 }}, use "adamw" {{ lr = 1e-3 }} }},
+  }},
+}}
+''')
+
+
 @case
-def refuses():
-    refused(offers, "--ranks '0' is not an integer of at least 1", command='fit', flags=['--ranks', 0, '--memory', '1GiB'])
+def side_by_side():
+    """Arms are planned for two processes, and what one trains in their place is what two train, to the byte."""
+    sizes = {arm: max(bytes_of(plans_of(both, 2, '--set', f'variant={arm}'))) for arm in ('plain', 'divided')}
+    alone = plan(both, '--set', 'variant=plain')['classes']['host']['planned']
+    require(sizes['divided'] < sizes['plain'] and alone not in sizes.values(), f'{sizes}')
+    said = run('compare', both, '--ranks', 2, '--out', 'both', '--memory', sizes['plain'], '--expect', f'divided: memory <= {sizes["divided"]}').stdout
+    document = json.loads(pathlib.Path('both/compare.json').read_text())
+    arms = {x['name']: x for x in document['arms']}
+    check({name: x['planned'] for name, x in arms.items()} == sizes and document['ranks'] == 2, f'{sizes}: {arms}')
+    # Gradients that are divided have a lane for each micro-batch.
+    check({name: x['lanes'] for name, x in arms.items()} == dict(plain=2, divided=4) and document['differ'] == ['lanes'], f'{document}')
+    check(arms['divided']['breach'] is None, f'{arms["divided"]}')
+    rows = {x.split()[0]: x.split()[1:3] for x in said.splitlines() if x.startswith(('plain ', 'divided '))}
+    check(said.startswith('arm ') and every(' '.join(f'{text(size)}'.split()) in said for size in sizes.values()) and rows, said)
+    check('planned for the one of 2 processes that needs the most\n' in said and said.count('one process trains each arm in the place of 2, lane after lane') == 2, said)
+    for name in arms:
+        mpirun(2, 'train', both, '--set', f'variant={name}', '--set', 'seed=1', '--out', f'{name}-2')
+        check(left(Run(f'{name}-2')) == left(Run(f'both/arms/{name}/seed-1')), f'{name}: two processes leave something else')
+    said = run('compare', both, '--out', 'both', code=2).stderr
+    check("arms/plain/seed-1: this is the run of another recipe, or of other arguments" in said, said)
+    said = run('compare', both, '--ranks', 2, '--out', 'small', '--memory', sizes['divided'] - 1, code=3).stderr
+    check("arm 'plain': the plan needs " in said, said)
+
+
+@case
+def plans_of_variants():
+    """`galley plan` of a comparison says of which process its rows are."""
+    said = run('plan', both, '--ranks', 2, '--rank', 1).stdout
+    sizes = [plan(both, '--ranks', 2, '--rank', 1, '--set', f'variant={arm}')['classes']['host']['planned'] for arm in ('plain', 'divided')]
+    check(every(text(size) in said for size in sizes) and 'planned for process 1 of 2, counted from 0\n' in said, said)
+    check('at best leaves out what exchanges take: no link of the target joins 2 processes' in said, said)
+    check('galley plan both.lua --set variant=plain --ranks 2 shows all of one' in said, said)
+    check('process' not in run('plan', both).stdout, 'of one process')
+
+
+seconds = pathlib.Path('seconds.lua')
+seconds.write_text(both.read_text().replace('steps = 2,', 'budget = { seconds = 1 },', 1))
+# Memory that its own limit does not fill: a chunk takes as much of it as pays.
+pathlib.Path('roomy.toml').write_text(MACHINE.replace('peak_flops = 2e11', 'peak_flops = 1e15').replace('name = "host"', f'name = "host"\ncapacity = {2**40}'))
+narrow = from_config('llama', **dict(config, max_position_embeddings=1024), hidden_size=8, intermediate_size=8)
+chunks = pathlib.Path('chunks.lua')
+chunks.write_text(both.read_text().replace(model, narrow).replace('length = 8, batch = 1', 'length = 1024, batch = 128'))
+
+
+@cases({
+    'a budget in seconds': ('compare', seconds, ['--ranks', 2, '--out', 'no'],
+                            ['has a budget in seconds, which one process would measure, and not 2', 'a budget of tokens']),
+    'too many': ('compare', both, ['--ranks', 8, '--out', 'no'], ["arm 'plain': a window has 4 micro-batches, which cannot be shared out over 8 processes"]),
+    'lanes that they do not divide': ('compare', both, ['--ranks', 2, '--lanes', 3, '--out', 'no'], ['the run has 3 lanes, which cannot be shared out over 2 processes']),
+    'none': ('fit', offers, ['--ranks', 0, '--memory', '1GiB'], ["--ranks '0' is not an integer of at least 1"]),
+    'other chunks of the head': ('compare', chunks, ['--ranks', 2, '--out', 'no', '--memory', '9GiB', '--target', 'roomy.toml'],
+                                 ['one process, which trains in the place of 2: it takes the head and loss in chunks of 131072 rows, and they in chunks of 73728',
+                                  'write head_rows = 73728 into the recipe']),
+})
+def refuses(_, what):
+    command, path, flags, texts = what
+    refused(path, *texts, command=command, flags=flags)
+    check(not pathlib.Path('no').exists(), 'there is a folder')
 
 
 @case
 def under_a_launcher():
     """It is said what to do instead."""
-    for words in (('fit', offers, '--memory', '1GiB'),):
+    for words in (('fit', offers, '--memory', '1GiB'), ('compare', both, '--out', 'launched')):
         said = mpirun(2, *words, code=2).stderr
         check(said.count(f'galley {words[0]} takes one process, and mpirun has started 2') == 1 and 'start it without mpirun, with --ranks 2' in said, said)
-    said = mpirun(2, 'data', offers, code=2).stderr
+    check(not pathlib.Path('launched').exists(), 'there is a folder')
+    said = mpirun(2, 'data', both, code=2).stderr
     check('start it without mpirun' in said and '--ranks' not in said, said)
 
 

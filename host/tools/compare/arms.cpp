@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "host/recipe/recipe.hpp"
+#include "host/session/several.hpp"
 
 namespace galley {
 namespace {
@@ -36,6 +37,27 @@ Result<Arm> of_budget(const Arm& arm, const Budget& budget, int64_t seed, StudyO
   return planned_arm(arm, {{"budget", std::to_string(steps)}}, seed, options);
 }
 
+/// Rows of a chunk of the head and loss: all of a micro-batch's, if it may have so many.
+int64_t chunk_of(const Program& program) {
+  return std::min(program.head_rows, program.rows * (program.target_length > 0 ? program.target_length : program.length));
+}
+
+/// Studies the one process that trains in the place of several.
+Result<std::shared_ptr<const Study>> in_their_place(const Study& planned, const std::filesystem::path& recipe, StudyOptions options) {
+  const std::string one = "one process, which trains in the place of " + std::to_string(planned.program.ranks) + ": ";
+  options.warn = {};         // it has been told
+  options.memory_limit = 0;  // of each of them
+  options.lanes = {.lanes = planned.program.lanes};
+  Result<std::unique_ptr<Study>> made = study(recipe, options);
+  if (!made) return Error{made.error().exit, one + made.error().cause, made.error().hint};
+  const int64_t rows = chunk_of((*made)->program), theirs = chunk_of(planned.program);
+  if (rows != theirs)
+    return recipe_error(one + "it takes the head and loss in chunks of " + std::to_string(rows) + " rows, and they in chunks of " +
+                            std::to_string(theirs) + ", so that sums differ",
+                        "write head_rows = " + std::to_string(theirs) + " into the recipe");
+  return std::shared_ptr<const Study>(std::move(*made));
+}
+
 }  // namespace
 
 Result<Arm> planned_arm(const Arm& arm, const std::map<std::string, std::string>& sets, int64_t seed, const StudyOptions& options) {
@@ -45,7 +67,16 @@ Result<Arm> planned_arm(const Arm& arm, const std::map<std::string, std::string>
   of_arm.sets = out.sets;
   of_arm.given_uses = out.given_uses;
   of_arm.sets["seed"] = std::to_string(seed);
-  out.study = TRY(study(out.recipe, of_arm));
+  const bool several = options.lanes.ranks > 1;
+  if (several && options.runs) {
+    StudyOptions of_many = of_arm;
+    of_many.runs = false;
+    out.planned = TRY(study_of_most(out.recipe, std::move(of_many)));
+    out.study = TRY(in_their_place(*out.planned, out.recipe, std::move(of_arm)));
+  } else {
+    out.study = out.planned = TRY(study(out.recipe, of_arm));
+  }
+  out.lanes = several || options.lanes.lanes > 0 ? out.study->program.lanes : 0;
   return out;
 }
 
@@ -53,6 +84,7 @@ Result<Comparison> read_comparison(const std::vector<std::string>& recipes, cons
   Comparison out;
   out.seeds = {1, 2, 3, 4, 5};
   out.turns = 4;
+  out.ranks = options.study.lanes.ranks;
   for (const auto& [name, instead] :
        {std::pair("seed", "give the seeds: --seeds 1,2,3,4,5"), std::pair("variant", "it trains all variants"),
         std::pair("split", "it holds out the same documents for all seeds; resplit = true in the comparison holds out others for each"),
@@ -77,6 +109,10 @@ Result<Comparison> read_comparison(const std::vector<std::string>& recipes, cons
     out.sequential = spec->sequential;
     out.margin = spec->margin;
     out.budget = spec->budget;
+    if (out.ranks > 1 && spec->budget && spec->budget->seconds > 0)
+      return recipe_error(
+          "galley compare: " + recipe + " has a budget in seconds, which one process would measure, and not " + std::to_string(out.ranks),
+          "give it steps or a budget of tokens, or leave --ranks out");
     for (const std::string& variant : spec->variants) {
       out.arms.push_back({variant, recipe, options.study.sets, options.study.given_uses, nullptr, {}});
       out.arms.back().sets["variant"] = variant;

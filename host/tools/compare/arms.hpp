@@ -19,14 +19,18 @@ struct Arm {
   std::filesystem::path recipe;  ///< as the user typed it
   std::map<std::string, std::string> sets;
   std::vector<std::string> given_uses;  ///< strategies beside the recipe's own: see RecipeInput
-  std::shared_ptr<const Study> study;   ///< the study with the first seed; none if the arm cannot work
+  std::shared_ptr<const Study> study;   ///< the study with the first seed, of what is trained; none if the arm cannot work
   std::string refusal;                  ///< why it cannot
+  /// What its memory and time at best are those of: of several processes the one that needs the most, else `study`.
+  std::shared_ptr<const Study> planned = nullptr;
+  int64_t lanes = 0;  ///< that its runs are given; 0: none
 };
 
 struct Comparison {
   std::vector<Arm> arms;  ///< the baseline first
   std::vector<int64_t> seeds;
   int64_t turns = 1;  ///< into how many parts each run is cut
+  int64_t ranks = 1;  ///< processes for which arms are planned; one trains them, in as many lanes, which leaves the same bytes
   bool sequential = false;
   Margin margin;
   std::optional<Budget> budget;  ///< of seconds: arms are planned with one step until settle_budget() knows how many there are
@@ -46,6 +50,8 @@ Result<Comparison> read_comparison(const std::vector<std::string>& recipes, cons
                                    Refused refused = Refused::Error);
 
 /// Studies an arm with the first of the seeds, and with `sets` added to its own. `options` are those of the comparison, but for arguments.
+/// If several processes are to share a run, the arm is planned for the one that needs the most, and studied for the one that trains in
+/// their place, which leaves the bytes that they would leave. What is not to be run is studied for options.lanes.rank alone.
 Result<Arm> planned_arm(const Arm& arm, const std::map<std::string, std::string>& sets, int64_t seed, const StudyOptions& options);
 
 /// Returns the folder of an arm's run with a seed, below the comparison's directory.

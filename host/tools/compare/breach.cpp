@@ -100,6 +100,7 @@ std::string of_replaced(const Study& a, const Study& b, const LoadedStrategy& us
 }  // namespace
 
 std::string breach_of(const Study& baseline, const Study& arm, Verdict verdict, bool apart) {
+  if (baseline.program.lanes != arm.program.lanes) return {};  // what is declared holds for the same lanes
   const Seen seen = {verdict, apart};
   const Uses more = only_in(arm, baseline), less = only_in(baseline, arm);
   if (!more.empty() && less.empty()) return of_added(arm, baseline, more, seen);

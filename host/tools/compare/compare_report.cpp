@@ -71,11 +71,11 @@ std::string pairs_text(const Comparison& comparison, const ArmVerdict& v) {
 /// Entries of the arms' recipes that are not the same, beside strategies.
 std::vector<std::string> entries_that_differ(const Comparison& comparison) {
   std::vector<std::string> out;
-  const auto differs = [&](const char* name, const auto& of) {
-    const Recipe& first = comparison.arms.front().study->recipe;
-    if (std::any_of(comparison.arms.begin(), comparison.arms.end(), [&](const Arm& arm) { return of(arm.study->recipe) != of(first); }))
+  const auto differs_by = [&](const char* name, const auto& of) {
+    if (std::ranges::any_of(comparison.arms, [&](const Arm& arm) { return of(*arm.study) != of(*comparison.arms.front().study); }))
       out.emplace_back(name);
   };
+  const auto differs = [&](const char* name, const auto& of) { differs_by(name, [&](const Study& s) { return of(s.recipe); }); };
   differs("model", [](const Recipe& r) { return std::make_pair(r.model.path.string() + r.model.family, to_json(Value(r.model.config))); });
   differs("data", [](const Recipe& r) { return r.data.kind + to_json(Value(r.data.options)); });
   differs("batch", [](const Recipe& r) { return r.batch; });
@@ -83,6 +83,23 @@ std::vector<std::string> entries_that_differ(const Comparison& comparison) {
   differs("target_length", [](const Recipe& r) { return r.target_length; });
   differs("seed", [](const Recipe& r) { return r.seed; });
   differs("steps", [](const Recipe& r) { return r.steps; });
+  differs_by("lanes", [](const Study& s) { return s.program.lanes; });
+  return out;
+}
+
+/// Of several processes: of which of them the plans are, and what times leave out.
+std::string process_text(const Comparison& comparison) {
+  const auto arm = std::ranges::find_if(comparison.arms, [](const Arm& one) { return one.planned != nullptr; });
+  if (arm == comparison.arms.end() || arm->planned->program.ranks == 1) return "";
+  const Study& s = *arm->planned;
+  const auto ranks = static_cast<long long>(s.program.ranks), rank = static_cast<long long>(s.program.rank);
+  std::string out = arm->study != arm->planned ? printed("planned for the one of %lld processes that needs the most\n", ranks)
+                                               : printed("planned for process %lld of %lld, counted from 0\n", rank, ranks);
+  if (!s.target.link_for(s.program.ranks))
+    out += printed(
+        "at best leaves out what exchanges take: no link of the target joins %lld processes;\n"
+        "  give one in a file for --target (docs/ranks.md)\n",
+        ranks);
   return out;
 }
 
@@ -93,11 +110,11 @@ std::string compare_plans(const Comparison& comparison) {
   std::string out =
       left_in("arm", width) + printed(" %11s %11s %11s %11s %12s\n", "planned", "weights", "states", "activations", "at best");
   for (const Arm& arm : comparison.arms) {
-    if (!arm.study) {
+    if (!arm.planned) {
       out += left_in(arm.name, width) + "  refused: " + arm.refusal + "\n";
       continue;
     }
-    const Study& s = *arm.study;
+    const Study& s = *arm.planned;
     std::map<std::string, int64_t> owners;
     for (const ClassPlan& c : s.plan.classes)
       for (size_t o = 0; o < owner_names.size(); ++o) owners[owner_names[o]] += c.owners[o];
@@ -106,7 +123,15 @@ std::string compare_plans(const Comparison& comparison) {
                                               bytes_text(owners["weights"]).c_str(), bytes_text(owners["states"]).c_str(),
                                               bytes_text(activations).c_str(), 1e3 * step_seconds(s.program, s.target));
   }
-  return out;
+  return out + process_text(comparison);
+}
+
+std::string trained_text(const Comparison& comparison) {
+  if (comparison.ranks == 1) return "";
+  return printed(
+      "one process trains each arm in the place of %lld, lane after lane: losses and models\n"
+      "  are theirs, to the byte; resident memory and the time of a step are its own\n",
+      static_cast<long long>(comparison.ranks));
 }
 
 std::string budget_text(const Comparison& comparison) {
@@ -185,6 +210,7 @@ std::string compare_json(const Comparison& comparison, const std::vector<std::ve
                                {"loss_difference", interval(v.loss_difference)},
                                {"validation_difference", interval(v.validation_difference)},
                                {"steps", Value(steps_of(arm))},
+                               {"lanes", Value(arm.study->program.lanes)},
                                {"first_step", by_step(Value(v.first_step))},
                                {"outside_band", by_step(Value(v.outside))},
                                {"largest_loss_difference", by_step(Value(v.largest_loss))},
@@ -200,6 +226,7 @@ std::string compare_json(const Comparison& comparison, const std::vector<std::ve
   return to_json(Value(Table{{"arms", Value(std::move(arms))},
                              {"seeds", Value(std::move(seeds))},
                              {"turns", Value(comparison.turns)},
+                             {"ranks", Value(comparison.ranks)},
                              {"differ", Value(std::move(differ))},
                              {"confidence", Value(0.95)},
                              {"margin", margin_json(margin_of(comparison.margin, results.front()))},

@@ -21,8 +21,10 @@ std::string looks_text(size_t used, size_t all);
 std::string compare_json(const Comparison& comparison, const std::vector<std::vector<RunResult>>& results,
                          const std::vector<ArmVerdict>& verdicts);
 
-/// Returns the plans of all arms beside each other; for an arm that cannot work, the reason.
+/// Returns the plans of all arms beside each other; for an arm that cannot work, the reason. Of several processes, says which.
 std::string compare_plans(const Comparison& comparison);
+/// Of several processes: what of the table is theirs, and what is that of the one that has trained in their place. "" of one.
+std::string trained_text(const Comparison& comparison);
 
 /// A condition that --expect gave, such as "lean: memory <= 0.5 plain".
 struct Expectation {

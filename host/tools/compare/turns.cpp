@@ -90,7 +90,7 @@ std::map<std::string, std::string> sets_of(const Arm& arm, int64_t seed) {
 Status check_run(const Arm& arm, int64_t seed, const fs::path& run) {
   const RunRecord record = TRY(open_run(run));
   if (record.recipe != arm.study->recipe.path || record.input.sets != sets_of(arm, seed) || record.input.given_uses != arm.given_uses ||
-      record.device != arm.study->target.device)
+      record.device != arm.study->target.device || record.lanes != arm.study->program.lanes)
     return recipe_error(run.string() + ": this is the run of another recipe, or of other arguments",
                         "give the comparison another --out, or remove the folder");
   TRY_STATUS(check_recipe(record, run));
@@ -120,6 +120,7 @@ Status train_turn(const Arm& arm, int64_t seed, const fs::path& run, int64_t unt
     words.insert(words.end(), {"--out", run.string()});
     for (const auto& [name, value] : sets_of(arm, seed)) words.insert(words.end(), {"--set", name + "=" + value});
     for (const std::string& use : arm.given_uses) words.insert(words.end(), {"--use", use});
+    if (arm.lanes > 0) words.insert(words.end(), {"--lanes", std::to_string(arm.lanes)});
   } else {
     words.push_back(run.string());
   }

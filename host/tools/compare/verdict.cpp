@@ -251,7 +251,7 @@ Result<std::vector<ArmVerdict>> judge(const Comparison& comparison, const std::v
   for (size_t a = 0; a < results.size(); ++a) {
     const std::vector<RunResult>& runs = results[a];
     ArmVerdict& v = out.emplace_back();
-    v.planned = comparison.arms[a].study->peak_memory();
+    v.planned = comparison.arms[a].planned->peak_memory();
     for (const RunResult& run : runs) {
       v.resident = std::max(v.resident, run.resident);
       v.skipped += static_cast<int64_t>(run.skipped.size());

@@ -96,6 +96,11 @@ function comparisonSection(compare, groups) {
               'A time is that of a step; × 0.9 is a tenth shorter than the baseline’s. The largest differences of a step’s loss and of a ' +
               'tensor of the model at the end are relative to the baseline’s. Beyond rounding: from that step on a loss is more than four times as ' +
               'far from the baseline’s as that of the control, which is the baseline with other rounding.'));
+  if (compare.ranks > 1)
+    out.append(element(
+        'p.note', {},
+        `“Planned” is what that one of ${compare.ranks} processes needs which needs the most. One process has trained in their place, lane ` +
+            'after lane: losses and models are theirs, resident memory and times its own.'));
   if (compare.differ.length) out.append(element('p.note', {}, 'Beside strategies, arms differ in ' + compare.differ.join(', ') + '.'));
   return out;
 }
