@@ -268,7 +268,8 @@ Result<FitResult> fit(const fs::path& recipe, const StudyOptions& options, int64
   StudyOptions plans = options;
   plans.runs = false;
   size_t done = 0;
-  // Plugins are opened on this thread: the first combination with each set of strategies.
+  // Plugins are opened on this thread: the first combination with each set of strategies that is planned to the end. What is refused may be
+  // so before its plugins are opened, such as a window that processes cannot share.
   std::set<std::string> opened;
   std::vector<size_t> rest;
   for (size_t i = 0; i < all.size(); ++i) {
@@ -280,8 +281,9 @@ Result<FitResult> fit(const fs::path& recipe, const StudyOptions& options, int64
     }
     if (!v.refusal.empty()) {
       ++done;
-    } else if (opened.insert(all[i].strategies).second) {
+    } else if (!opened.contains(all[i].strategies)) {
       plan(recipe, plans, memory, v);
+      if (v.refusal.empty() || v.too_large) opened.insert(all[i].strategies);
       if (after) after(++done, all.size());
     } else {
       rest.push_back(i);
