@@ -11,7 +11,7 @@ from galley_test import cases, check, finish, fresh_folder
 
 fresh_folder()
 here = pathlib.Path(__file__).parent
-scripts = sorted(x.name for x in here.glob('*.py') if x.stat().st_mode & 0o111 and re.search(r'turns=\d|^ *take_turns\(', x.read_text(), re.M) and x.name != pathlib.Path(__file__).name)
+scripts = sorted(x.name for x in here.glob('*.py') if x.stat().st_mode & 0o111 and re.search(r'\bturns=\w|^ *take_turns\(', x.read_text(), re.M) and x.name != pathlib.Path(__file__).name)
 
 
 @cases(scripts)
