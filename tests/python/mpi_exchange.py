@@ -26,7 +26,7 @@ def alone(*words, **environment):
     return galley(*words, executable=PROGRAM, **environment)
 
 
-@cases([2, 3, 4])
+@cases([2, 3, 4], turns=3)
 def sums_and_parts(ranks):
     """Sums in the order of ranks, parts of any size, and exchange(); also what kernels refuse. For each level of the processor that is here (tests/may_skip.txt says so)."""
     said = mpirun(ranks, 'ops', ranks)

@@ -5,7 +5,7 @@ import pathlib
 import re
 import time
 
-from galley_test import binary, case, cases, check, finish, fresh_folder, galley, run
+from galley_test import binary, case, cases, check, finish, fresh_folder, galley, run, take_turns
 from gpus_kit import LIBRARIES, begin, end, processes
 
 fresh_folder()
@@ -30,7 +30,7 @@ def held(ended):
         check(one.returncode == 0 and not one.stderr and re.search(rf'^rank {rank} of {len(ended)}: \d\d\d checks hold\nrank {rank} ends\n$', one.stdout, re.M), one)
 
 
-@cases([2, 3, 4])
+@cases([2, 3, 4], turns=3)
 def sums_and_parts(n):
     """Sums in the order of ranks, parts of any size, captured and replayed, and exchange(); also what kernels refuse."""
     held(ranks(n, 'ops', n))
@@ -51,8 +51,8 @@ def without_a_folder():
     check("open: status 1, 'no folder is given in which ranks could find each other'" in said.stdout, said)
 
 
-@cases([[0, 1, 2], [2, 1, 0]])
-def files_of_another_start(order):
+@cases({'first': [0, 1, 2], 'last': [2, 1, 0]}, turns=2)
+def files_of_another_start(_, order):
     """A start of the same name that was killed has left them: nobody takes an id that is not for him, and rank 0 answers each who asks anew."""
     left = [MEETING / '.galley-torchrun.old.nccl', *(MEETING / f'.galley-torchrun.old.nccl.{r}' for r in (1, 2))]
     left[0].write_bytes(b'galley-nccl-of-an-earlier-start'.ljust(128, b'\0') + b'12345678' * 3)
@@ -145,4 +145,7 @@ def checked():
         check(f"not checked: kernel '{op}.nccl' on cuda (emulated): it takes no case of '{op}'" in said, said)
 
 
+# What a start finds and what it lacks; how it ends when a rank is not as the others are.
+take_turns(['gpus', 'libraries', 'nobody_comes'], 3)
+take_turns(['no_agreement', 'aborted', 'gone'], 3)
 finish()

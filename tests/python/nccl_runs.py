@@ -7,7 +7,7 @@ import shutil
 import signal
 import time
 
-from galley_test import binary, case, cases, check, finish, fresh_folder, from_config, program, run, Run, until, use
+from galley_test import binary, case, cases, check, every, finish, fresh_folder, from_config, program, run, Run, take_turns, until, use
 from gpus_kit import GPU, begin, end, processes, train_with_gpus
 from ranks_kit import left
 from steps_kit import recipes, trained
@@ -15,6 +15,7 @@ from steps_kit import recipes, trained
 fresh_folder()
 config = dict(vocab_size=61, max_position_embeddings=32, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2)
 written = recipes(from_config('llama', **config), 'data.random {}', batch=2, length=8, seed=3, steps=3, lanes=4)
+of_one_layer = recipes(from_config('llama', **dict(config, num_hidden_layers=1)), 'data.random {}', batch=2, length=8, seed=3, steps=1, lanes=4)
 FOUND = GPU[2:]  # what a run has recorded needs to be found only
 four, adamw = use('accumulate', steps=4), use('adamw', lr=1e-2)
 amp = use('amp', compute='bf16')
@@ -33,7 +34,7 @@ def hidden(folder):
     return [x.name for x in pathlib.Path(folder).iterdir() if x.name.startswith('.galley-')]
 
 
-@cases(CASES, turns=3)
+@cases(CASES, turns=len(CASES))
 def any_number_of_gpus(name, uses):
     path = written(name, four, *uses)
     one = left(trained(path, f'{name}-1', *GPU))
@@ -44,16 +45,15 @@ def any_number_of_gpus(name, uses):
 
 @case
 def stopped_and_resumed():
-    """Two processes go on where one has stopped, and the other way round."""
+    """One process goes on where two have stopped, and two go on after it."""
     path = written('resumed', four, adamw)
-    one = left(trained(path, 'resumed-1', *GPU))
-    train_with_gpus(2, path, 'resumed-2', '--until', '2')
-    run('resume', 'resumed-2', *FOUND)
-    check(left(Run('resumed-2')) == one, 'begun by two and ended by one, it is another run')
-    trained(path, 'resumed-3', *GPU, '--until', '1')
-    for ended in processes(2, 'resume', 'resumed-3', *FOUND):
-        check(ended.returncode == 0, ended)
-    check(left(Run('resumed-3')) == one, 'begun by one and ended by two, it is another run')
+    whole = left(trained(path, 'resumed-1', *GPU))
+    train_with_gpus(2, path, 'resumed-2', '--until', '1')
+    run('resume', 'resumed-2', *FOUND, '--until', '2')
+    ended = processes(2, 'resume', 'resumed-2', *FOUND)
+    check(every(one.returncode == 0 for one in ended), ended)
+    check('rank 0 of 2 (torchrun, 1 machine)\n' in ended[0].stdout and not ended[1].stdout, ended)
+    check(left(Run('resumed-2')) == whole, 'begun by two, continued by one and ended by two, it is another run')
 
 
 @case
@@ -65,10 +65,10 @@ def validated():
     check(left(train_with_gpus(2, path, 'validates-2')) == left(trained(path, 'validates-1', *GPU)), 'two processes leave something else than one')
 
 
-@cases(['--reference', '--poison'], turns=2)
+@cases(['--reference', '--poison'])
 def proved(flag):
     """Modes in which the host waits in other places: they change no byte."""
-    path = written('proved', four, use('clip', norm=0.1), adamw, steps=1)
+    path = of_one_layer('proved', four, use('clip', norm=0.1), adamw)
     check(left(train_with_gpus(2, path, f'proved{flag}', flag)) == left(trained(path, f'proved{flag}-1', *GPU)), f'{flag} leaves something else')
 
 
@@ -83,37 +83,29 @@ def planned():
         check("on the link 'nvlink'" in said and re.search(r'^  exchanges +\d+ a step', said, re.M), said)
 
 
-@case
-def printed():
-    """Rank 0 says that there are two."""
-    said = processes(2, 'train', written('printed', four, adamw, steps=1), '--out', 'printed', *GPU)
-    check('rank 0 of 2 (torchrun, 1 machine)\n' in said[0].stdout and not said[1].stdout, said)
-
-
 def states(folder):
     return sorted(int(x.parent.name.split('-')[1]) for x in pathlib.Path(folder).glob('state/step-*/state.toml'))
 
 
-@case
-def killed():
+@cases([1, 0], turns=2)
+def killed(dies):
     """The others say who is gone, stop waiting for it, and keep nothing that they have computed without it."""
     path = written('killed', four, adamw, steps=5000, save=dict(every=1))
-    for dies in (1, 0):
-        out = f'killed-{dies}'
-        started = begin(2, 'train', path, '--out', out, *GPU)
-        check(until(lambda: len(states(out)) > 0, started[0]), 'no state was saved')
-        os.kill(started[dies].pid, signal.SIGKILL)
-        killed = time.monotonic()
-        ended = end(started)[1 - dies]
-        check(ended.returncode == 1 and time.monotonic() - killed < 30, ended)
-        check(f'rank {dies} (machine ' in ended.stderr and f', process {started[dies].pid}) died' in ended.stderr and ' is whole: torchrun --no-python --nproc-per-node 2 galley resume ' in ended.stderr, ended)
-        run('resume', out, '--until', states(out)[-1] + 1, *FOUND)
-        for one in processes(2, 'resume', out, '--until', states(out)[-1] + 1, *FOUND):
-            check(one.returncode == 0, one)
-        steps = Run(out).steps
-        whole = trained(written(f'whole-{dies}', four, adamw, steps=5000, save=dict(every=1)), f'whole-{dies}', *GPU, '--until', len(steps))
-        check(steps == whole.steps and Run(out).bytes(f'state/step-{states(out)[-1]:08}/state.safetensors') == whole.bytes(f'state/step-{len(steps):08}/state.safetensors'),
-              f'it goes on with other numbers than a run that nobody has killed: {steps}')
+    out = f'killed-{dies}'
+    started = begin(2, 'train', path, '--out', out, *GPU)
+    check(until(lambda: len(states(out)) > 0, started[0]), 'no state was saved')
+    os.kill(started[dies].pid, signal.SIGKILL)
+    killed = time.monotonic()
+    ended = end(started)[1 - dies]
+    check(ended.returncode == 1 and time.monotonic() - killed < 30, ended)
+    check(f'rank {dies} (machine ' in ended.stderr and f', process {started[dies].pid}) died' in ended.stderr and ' is whole: torchrun --no-python --nproc-per-node 2 galley resume ' in ended.stderr, ended)
+    run('resume', out, '--until', states(out)[-1] + 1, *FOUND)
+    for one in processes(2, 'resume', out, '--until', states(out)[-1] + 1, *FOUND):
+        check(one.returncode == 0, one)
+    steps = Run(out).steps
+    whole = trained(written(f'whole-{dies}', four, adamw, steps=5000, save=dict(every=1)), f'whole-{dies}', *GPU, '--until', len(steps))
+    check(steps == whole.steps and Run(out).bytes(f'state/step-{states(out)[-1]:08}/state.safetensors') == whole.bytes(f'state/step-{len(steps):08}/state.safetensors'),
+          f'it goes on with other numbers than a run that nobody has killed: {steps}')
 
 
 @case
@@ -130,4 +122,5 @@ def no_plugin():
         check(one.returncode == 2 and "no plugin joins processes on device 'cuda-emulated'" in one.stderr, one)
 
 
+take_turns(['validated', 'proved:--reference', 'proved:--poison'], 3)
 finish()

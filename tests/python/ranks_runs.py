@@ -9,7 +9,7 @@ import signal
 import time
 
 from discrete_kit import discrete
-from galley_test import case, check, end_of, every, finish, fresh_folder, from_config, lines_of, program, run, Run, start, until, use
+from galley_test import case, cases, check, end_of, every, finish, fresh_folder, from_config, lines_of, program, run, Run, start, until, use
 from ranks_kit import children, left, mpirun, OPTIONS, rank_of, train_with
 from steps_kit import recipes, refused, trained
 
@@ -33,7 +33,7 @@ def processes(n, *args):
 
 @case
 def validates_together():
-    """Processes share the batches of a validation: the losses are those of one process, to the bit; so are early stopping, the best state and an evaluation of labels."""
+    """Processes share the batches of a validation: the losses are those of one process, to the bit; so are early stopping and the best state."""
     path = written('validates', validate=dict(every=2, start=True, patience=2, min_delta=0.5), save=dict(best=True))
     one = trained(path, 'validates-1')
     check(sum('validation_loss' in x for x in one.lines) >= 3, 'there are no validations')
@@ -41,6 +41,11 @@ def validates_together():
         check(left(train_with(n, path, f'validates-{n}')) == left(one), f'{n} processes')
         names = [sorted(p.name for p in made.path.iterdir() if 'tfevents' not in p.name) for made in (one, Run(f'validates-{n}'))]
         check(names[0] == names[1], f'{n} processes leave other files: {names}')
+
+
+@case
+def validates_labels_together():
+    """The same of an evaluation of labels."""
     for name, some in (('rows', range(40)), ('held', range(40, 63))):
         pathlib.Path(f'{name}.jsonl').write_text(''.join(json.dumps({'text': f'{i % 3} and {i}', 'label': 'abc'[i % 3]}) + '\n' for i in some))
     model = from_config('llama', **config)[:-2] + ', task = "sequence-classification" }'
@@ -55,13 +60,12 @@ def validates_together():
 @case
 def resumes_with_another_number():
     """A run goes on with any number of processes that divides its lanes."""
-    path = written('goes-on')
+    path = written('goes-on', steps=8)
     whole = left(trained(path, 'goes-on'))
-    for begun, ends in ((1, 4), (4, 2), (2, 1)):
-        out = f'from-{begun}-to-{ends}'
-        mpirun(begun, 'train', path, '--out', out, '--until', 2)
-        mpirun(ends, 'resume', out)
-        check(left(Run(out)) == whole, out)
+    mpirun(1, 'train', path, '--out', 'by-others', '--until', 2)
+    for n, last in ((4, 4), (2, 6), (1, 8)):
+        mpirun(n, 'resume', 'by-others', '--until', last)
+    check(left(Run('by-others')) == whole, 'what one, four, two and one process leave is something else than what one leaves')
     said = mpirun(3, 'resume', 'goes-on', code=2).stderr
     check('the run has 4 lanes, which cannot be shared out over 3 processes' in said and 'start 1, 2 or 4 of them' in said, said)
 
@@ -80,24 +84,24 @@ def stops_together():
     check(len(states('stops')) == 1, f'{states("stops")}')
 
 
-@case
-def a_death_is_named():
+@cases({f'{dies}-of-{n}': (n, dies) for n, dies in ((2, 1), (4, 2), (2, 0))}, turns=3)
+def a_death_is_named(_, who):
     """One process is killed: the others end within seconds and say which, where, and how to go on; the last state is whole."""
-    path = written('dies', steps=4000)
-    whole = left(trained(written('dies-short', steps=8), 'dies-whole'))
-    for n, dies in ((2, 1), (4, 2), (2, 0)):
-        out = f'dies-{n}-{dies}'
-        run_of = processes(n, 'train', path, '--out', out)
-        check(until(lambda: len(states(out)) > 0, run_of), 'no state was saved')
-        one, = [pid for pid in children(run_of.pid) if rank_of(pid) == dies]
-        killed = time.monotonic()
-        os.kill(one, signal.SIGKILL)
-        ended = end_of(run_of)
-        check(ended.returncode not in (None, 0) and time.monotonic() - killed < 10, f'{ended}')
-        check(re.search(rf'rank {dies} \(machine \S+, process {one}\) died', ended.stderr), f'{ended}')
-        check(re.search(r'the state of step \d+ is whole: mpirun -n \d galley resume', ended.stderr), f'{ended}')
-        run('resume', out, '--until', states(out)[-1] + 1)
-        check(not pathlib.Path(out, '.ranks').exists(), 'what the processes said to each other is left')
+    n, dies = who
+    path, out = written('dies', steps=4000), f'dies-{n}-{dies}'
+    run_of = processes(n, 'train', path, '--out', out)
+    check(until(lambda: len(states(out)) > 0, run_of), 'no state was saved')
+    one, = [pid for pid in children(run_of.pid) if rank_of(pid) == dies]
+    killed = time.monotonic()
+    os.kill(one, signal.SIGKILL)
+    ended = end_of(run_of)
+    check(ended.returncode not in (None, 0) and time.monotonic() - killed < 10, f'{ended}')
+    check(re.search(rf'rank {dies} \(machine \S+, process {one}\) died', ended.stderr), f'{ended}')
+    check(re.search(r'the state of step \d+ is whole: mpirun -n \d galley resume', ended.stderr), f'{ended}')
+    last = states(out)[-1] + 1
+    run('resume', out, '--until', last)
+    check(len(Run(out).steps) == last, f'{len(Run(out).steps)} steps, not {last}')
+    check(not pathlib.Path(out, '.ranks').exists(), 'what the processes said to each other is left')
 
 
 @case
