@@ -9,7 +9,7 @@ import signal
 import time
 
 from discrete_kit import discrete
-from galley_test import case, cases, check, end_of, every, finish, fresh_folder, from_config, lines_of, program, run, Run, start, until, use
+from galley_test import case, cases, check, end_of, every, finish, fresh_folder, from_config, lines_of, program, run, Run, start, take_turns, until, use
 from ranks_kit import children, left, mpirun, OPTIONS, rank_of, train_with
 from steps_kit import recipes, refused, trained
 
@@ -113,7 +113,7 @@ def a_device_with_kernels_of_another():
 
 @case
 def errors_are_said_once():
-    """What is wrong with a recipe, a directory or one process alone."""
+    """What is wrong with a recipe or a directory."""
     path = written('wrong', use('adamw', lr=-1))
     for n in (1, 2):
         said = mpirun(n, 'train', path, '--out', 'wrong', code=2).stderr
@@ -121,13 +121,20 @@ def errors_are_said_once():
     trained(written('there', steps=1), 'there')
     said = mpirun(2, 'train', written('there', steps=1), '--out', 'there', code=2).stderr
     check(said.count('is not empty') == 1, said)
+
+
+@case
+def starts_that_do_not_fit():
+    """As many processes as lanes cannot be shared out over, another launcher, and commands of one process."""
     said = mpirun(5, 'train', written('five'), '--out', 'five', code=2).stderr
     check(said.count('the run has 4 lanes, which cannot be shared out over 5 processes') == 1, said)
-    said = run('train', written('there', steps=1), '--out', 'elsewhere', code=2, RANK='1', WORLD_SIZE='2', LOCAL_RANK='1', LOCAL_WORLD_SIZE='2').stderr
+    said = run('train', written('elsewhere'), '--out', 'elsewhere', code=2, RANK='1', WORLD_SIZE='2', LOCAL_RANK='1', LOCAL_WORLD_SIZE='2').stderr
     check("another launcher than Open MPI's has started this process, rank 1 of 2" in said, said)
-    for command in (('eval', 'there'), ('sample', 'there', '--prompt', 'a'), ('plan', path)):
+    for command in (('eval', 'there'), ('sample', 'there', '--prompt', 'a'), ('plan', 'five.lua')):
         said = mpirun(2, *command, code=2).stderr
         check(said.count(f'galley {command[0]} takes one process, and mpirun has started 2') == 1, said)
 
 
+take_turns(['validates_labels_together', 'a_device_with_kernels_of_another'], 2)
+take_turns(['errors_are_said_once', 'starts_that_do_not_fit'], 2)
 finish()
