@@ -22,7 +22,7 @@ def begin(n, *words, executable=None, job=None, ranks=None, **environment):
                              env={**os.environ, **variables(rank, n, job), **environment}) for rank in ranks or range(n)]
 
 
-def end(processes, timeout=120):
+def end(processes, timeout=300):
     """What came of each: as torchrun does, the others are ended once one has failed, after a while in which they may say why."""
     deadline, failed = time.monotonic() + timeout, None
     while any(p.poll() is None for p in processes) and time.monotonic() < deadline:
@@ -37,12 +37,12 @@ def end(processes, timeout=120):
     return [end_of(p) for p in processes]
 
 
-def processes(n, *words, timeout=120, **more):
+def processes(n, *words, timeout=300, **more):
     return end(begin(n, *words, **more), timeout)
 
 
 def train_with_gpus(n, path, out, *flags, command='train', code=0):
-    ended = processes(n, command, path, '--out', out, *flags, *GPU, *sets_of(path), timeout=300)
+    ended = processes(n, command, path, '--out', out, *flags, *GPU, *sets_of(path))
     for one in ended:
         check(one.returncode == code, one)
     return Run(out)

@@ -16,7 +16,7 @@ fresh_folder()
 PROGRAM = binary / 'tests' / 'bin' / 'mpi-exchange'
 
 
-def mpirun(ranks, *words, timeout=60):
+def mpirun(ranks, *words, timeout=300):
     """With as many processes as that, more than there are processors too."""
     return galley('-n', ranks, *OPTIONS, PROGRAM, *words, executable='mpirun', timeout=timeout)
 
