@@ -19,7 +19,7 @@ MISTAKES = {
     'all received in one place': ('cuda.cu', 'slots + from * slot', 'slots', 'receives something else', 'few', 3),
     'in place, at another place': ('cuda.cu', 'here ? whole + own().first * element_ :', 'here ? whole :', 'ncclAllGather in place, and not at', 'few', 2),
     'ranks in another order': ('cuda.cu', 'ranks_.ranks() * bytes <= kSmall', 'ranks_.ranks() * bytes <= kSmall * (1 + ranks_.rank())', 'it receives ', 'few', 2),
-    'nobody sends': ('cuda.cu', 'if (sent) result = nccl.send(source, bytes, kUint8, to, comm, queue);', '', 'nothing has moved for 2 s', 'few', 2),
+    'nobody sends': ('cuda.cu', 'if (sent) result = nccl.send(source, bytes, kUint8, to, comm, queue);', '', 'nothing has moved for 5 s', 'few', 2),
     'memory that a GPU cannot reach': ('cuda.cu', 'nccl.all_gather(mine, whole,', 'nccl.all_gather(static_cast<const void*>(&node_), whole,', "an address of the host's memory", 'few', 2),
     'no wait for NCCL': ('ranks.hpp', 'if (result == kInProgress) settle(what, [] {});', '', 'has other bytes', 'few', 2),
     'no begin of a group': ('ranks.hpp', 'result = library_->group_start();', 'result = kSuccess;', 'ncclGroupEnd without ncclGroupStart', 'few', 2),
@@ -56,7 +56,7 @@ def built(name, file, before, after):
 def run_with(home, words, n):
     meeting = home / 'meeting'
     meeting.mkdir(exist_ok=True)
-    return processes(n, *words.split(), executable=PROGRAM, timeout=60, GALLEY_BINARY=str(home), MEETING=str(meeting), GALLEY_MOCK_NCCL_SECONDS='2')
+    return processes(n, *words.split(), executable=PROGRAM, GALLEY_BINARY=str(home), MEETING=str(meeting), GALLEY_MOCK_NCCL_SECONDS='5')
 
 
 @cases(MISTAKES)
