@@ -5,6 +5,7 @@
 #include <set>
 #include <sstream>
 
+#include "galley/cpp/exchange.hpp"
 #include "tests/models/harness.hpp"
 
 namespace galley::test {
@@ -193,6 +194,12 @@ TEST(Ops, RefuseExchangesOfPartsThatDoNotFit) {
     return sdk::Attrs().i("ranks", ranks).i("rank", rank).i("start", start).list("ends", std::move(ends));
   };
   EXPECT_EQ(said("all_reduce", {f32({3})}, sdk::Attrs().i("ranks", 0)), "h.0.node: all_reduce: ranks = 0; an axis has at least 1");
+  for (const char* op : {"all_reduce", "all_reduce_here"})
+    EXPECT_EQ(said(op, {f32({3})}, sdk::Attrs().i("ranks", 2).i("stride", 0)),
+              std::string("h.0.node: ") + op + ": stride = 0; it has to be 1 or more");
+  for (const char* op : {"reduce_scatter", "all_gather", "all_gather_here"})
+    EXPECT_EQ(said(op, {f32({12})}, parts(2, 0, {12, 12}).i("stride", -2)),
+              std::string("h.0.node: ") + op + ": stride = -2; it has to be 1 or more");
   EXPECT_EQ(said("all_reduce_here", {Tensor{GALLEY_U8, {3}, {}}}, sdk::Attrs().i("ranks", 2)),
             "h.0.node: all_reduce_here: x has to be F32, F64, BF16, F16 or I32");
   EXPECT_EQ(said("all_reduce_here", {Tensor{GALLEY_BF16, {3}, {}}}, sdk::Attrs().i("ranks", 2)), "");
@@ -213,6 +220,64 @@ TEST(Ops, RefuseExchangesOfPartsThatDoNotFit) {
             "h.0.node: all_gather: shape = (3, 5); by its last end, the whole has 12 elements");
   EXPECT_EQ(said("all_gather_here", {f32({5})}, parts(2, 0, {5, 12})),
             "h.0.node: all_gather_here: y is (5); by its last end, the whole has 12 elements");
+}
+
+/// A node of a group of so many ranks, as the rank of that number has it in a run.
+sdk::Group group_in_run(sdk::Attrs attrs, int64_t rank_of_run, int64_t ranks_of_run) {
+  auto node = sdk::fresh<galley_node_view>();
+  node.op = "all_reduce";
+  node.name = "h.0.node";
+  node.attrs = attrs.data();
+  node.n_attrs = attrs.count();
+  return {sdk::Node(&node), rank_of_run, ranks_of_run};
+}
+
+TEST(Ops, GroupsOfAnAxisDivideTheRun) {
+  for (const int64_t run : {1, 2, 12, 24})
+    for (int64_t ranks = 1; ranks <= run; ++ranks)
+      for (int64_t stride = 1; ranks * stride <= run; ++stride) {
+        if (run % (ranks * stride)) continue;
+        std::set<std::vector<int64_t>> groups;
+        for (int64_t r = 0; r < run; ++r) {
+          const sdk::Group g = group_in_run(sdk::Attrs().i("ranks", ranks).i("stride", stride), r, run);
+          EXPECT_EQ(g.places(), ranks);
+          EXPECT_EQ(g.member(g.place()), r);
+          EXPECT_EQ(g.is_whole_run(), ranks == run);
+          std::vector<int64_t> members;
+          for (int64_t p = 0; p < ranks; ++p) members.push_back(g.member(p));
+          for (int64_t p = 1; p < ranks; ++p) EXPECT_EQ(members[static_cast<size_t>(p)], members[static_cast<size_t>(p - 1)] + stride);
+          groups.insert(members);
+        }
+        EXPECT_EQ(static_cast<int64_t>(groups.size()), run / ranks);
+        std::set<int64_t> all;
+        for (const auto& members : groups) all.insert(members.begin(), members.end());
+        EXPECT_TRUE(static_cast<int64_t>(all.size()) == run && *all.begin() == 0 && *all.rbegin() == run - 1);
+      }
+  const sdk::Group far = group_in_run(sdk::Attrs().i("ranks", 2).i("stride", 8).i("rank", 1), 11, 16), whole(3, 5);
+  EXPECT_TRUE(far.place() == 1 && far.member(0) == 3 && far.member(1) == 11);
+  EXPECT_TRUE(whole.places() == 5 && whole.place() == 3 && whole.member(4) == 4 && whole.is_whole_run());
+}
+
+TEST(Ops, RefuseGroupsThatDoNotDivideTheRun) {
+  const auto said = [](sdk::Attrs attrs, int64_t rank, int64_t ranks) -> std::string {
+    try {
+      group_in_run(std::move(attrs), rank, ranks);
+      return "";
+    } catch (const sdk::Failure& failure) {
+      return failure.what();
+    }
+  };
+  const auto of = [](int64_t ranks, int64_t stride) { return sdk::Attrs().i("ranks", ranks).i("stride", stride); };
+  EXPECT_EQ(said(of(3, 1), 0, 4), "h.0.node: all_reduce is planned for 3 ranks, and the run has 4");
+  EXPECT_EQ(said(of(8, 1), 0, 4), "h.0.node: all_reduce is planned for 8 ranks, and the run has 4");
+  EXPECT_EQ(said(of(2, 4), 0, 4), "h.0.node: all_reduce is planned for 2 ranks with stride 4, and the run has 4");
+  EXPECT_EQ(said(of(2, 3), 0, 4), "h.0.node: all_reduce is planned for 2 ranks with stride 3, and the run has 4");
+  EXPECT_EQ(said(of(2, int64_t{1} << 62), 0, 4).find("h.0.node: all_reduce is planned for 2 ranks with stride 4611686018427387904"), 0u);
+  EXPECT_EQ(said(of(2, 0), 0, 4), "h.0.node: all_reduce is planned for 2 ranks with stride 0, and the run has 4");
+  EXPECT_EQ(said(of(0, 1), 0, 4), "h.0.node: all_reduce is planned for 0 ranks, and the run has 4");
+  EXPECT_EQ(said(of(2, 2).i("rank", 1), 3, 4), "");
+  EXPECT_EQ(said(of(2, 2).i("rank", 0), 3, 4),
+            "h.0.node: all_reduce is planned for rank 0 of its axis, and rank 3 of the run has place 1 there");
 }
 
 /// What the reference of an exchange makes in F64 of what all ranks have, one after the other; in the place of x if `y` is empty.
@@ -246,7 +311,8 @@ std::vector<double> exchanged(const char* name, std::vector<double> x, int64_t o
 
 // What a reference of one rank would compute of several is no sum, and no whole.
 TEST(Ops, ReferencesOfExchangesAreGivenWhatAllRanksHave) {
-  const auto three = [] { return sdk::Attrs().s("axis", "data").i("ranks", 3); };
+  // Ranks count along the axis, whatever their numbers in the run are.
+  const auto three = [] { return sdk::Attrs().s("axis", "data").i("ranks", 3).i("stride", 4); };
   EXPECT_EQ(exchanged("all_reduce", {1, 2, 10, 20, 100, 200}, 2, {0, 0}, three()), (std::vector<double>{111, 222}));
   const auto parts = [&](int64_t rank) { return three().i("rank", rank).i("start", 1).list("ends", {1, 1, 4}); };
   // Part 0 is that of rank 1, part 1 of rank 2, which has nothing, part 2 of rank 0.

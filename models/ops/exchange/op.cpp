@@ -1,7 +1,7 @@
-// Exchanges between the processes (ranks) of a run: sums and parts of tensors. Sums are made in the dtype, one rank after the other, those of 16 bits
-// rounded after each: they have the same bytes on each rank, in each run, and where one process adds the same tensors in this order. Plugins that join processes
-// have the kernels; those beside this file are for one rank, of which the sum is its tensor and the part the whole. References are given
-// what all ranks have, one after the other.
+// Exchanges between the processes (ranks) along an axis of a run, numbered along it: sums and parts of tensors. Sums are made in the dtype,
+// one rank after the other, those of 16 bits rounded after each: they have the same bytes on each rank, in each run, and where one process
+// adds the same tensors in this order. Plugins that join processes have the kernels; those beside this file are for one rank, of which the
+// sum is its tensor and the part the whole. References are given what all ranks have, one after the other.
 //
 // There are no gradients: gradients and updates are what is exchanged, and nothing differentiates those.
 #include "galley/cpp/exchange.hpp"
@@ -17,6 +17,18 @@ int64_t ranks_of(const Node& n) {
   if (ranks < 1) wrong(n, "ranks = " + std::to_string(ranks) + "; an axis has at least 1");
   return ranks;
 }
+
+/// The attributes of all ops here.
+Op& along(Op& op) {
+  return op.flags(GALLEY_OP_EXCHANGE)
+      .attr("ranks", GALLEY_ATTR_I64, GALLEY_ATTR_REQUIRED, "of the axis")
+      .integer("stride", 1, "between the numbers of neighbours on the axis");
+}
+void check_axis(const Node& n) {
+  ranks_of(n);
+  if (const int64_t stride = n.i("stride", 1); stride < 1) wrong(n, "stride = " + std::to_string(stride) + "; it has to be 1 or more");
+}
+Attrs of_one() { return Attrs().s("axis", "data").i("ranks", 1); }
 
 void sums(const Node& n) {
   const uint32_t dtype = n.in(0).dtype;
@@ -53,55 +65,54 @@ void sum_cost(const Node& n, galley_cost& cost) {
 
 void reduce_here_shape(const Node& n, Shapes&) {
   sums(n);
-  ranks_of(n);
+  check_axis(n);
 }
 Op all_reduce_here("all_reduce_here", "x = x of rank 0 + x of rank 1 + …, in this order; x (…) F32, F64, BF16, F16 or I32");
-const bool reduce_here_added = add(all_reduce_here.flags(GALLEY_OP_EXCHANGE)
+const bool reduce_here_added = add(along(all_reduce_here)
                                        .input("x", GALLEY_ROLE_ROWS, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT)
-                                       .attr("ranks", GALLEY_ATTR_I64, GALLEY_ATTR_REQUIRED, "of the axis")
                                        .infer<reduce_here_shape>()
                                        .cost<sum_cost>()
                                        .reference<sum_here_reference>()
-                                       .test("f32", {{GALLEY_F32, {3, 67}}}, Attrs().s("axis", "data").i("ranks", 1))
-                                       .test("f64", {{GALLEY_F64, {5}}}, Attrs().s("axis", "data").i("ranks", 1))
-                                       .test("i32", {{GALLEY_I32, {5}, -9, 9}}, Attrs().s("axis", "data").i("ranks", 1)));
+                                       .test("f32", {{GALLEY_F32, {3, 67}}}, of_one())
+                                       .test("f64", {{GALLEY_F64, {5}}}, of_one())
+                                       .test("i32", {{GALLEY_I32, {5}, -9, 9}}, of_one())
+                                       .test("stride", {{GALLEY_F32, {70}}}, of_one().i("stride", 8)));
 
 void reduce_shape(const Node& n, Shapes& out) {
   sums(n);
-  ranks_of(n);
+  check_axis(n);
   out.like(0, n.in(0));
 }
 Op all_reduce(
     "all_reduce",
     "y = x of rank 0 + x of rank 1 + …, in this order; where y, the same on all ranks, accumulates, y + x of rank 0 + …; x (…) F32, "
     "F64, BF16, F16 or I32");
-const bool reduce_added = add(all_reduce.flags(GALLEY_OP_EXCHANGE)
+const bool reduce_added = add(along(all_reduce)
                                   .input("x", GALLEY_ROLE_ROWS)
                                   .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES)
-                                  .attr("ranks", GALLEY_ATTR_I64, GALLEY_ATTR_REQUIRED, "of the axis")
                                   .infer<reduce_shape>()
                                   .cost<sum_cost>()
                                   .reference<sum_reference>()
-                                  .test("f32", {{GALLEY_F32, {37, 67}}}, Attrs().s("axis", "data").i("ranks", 1))
-                                  .test("number", {{GALLEY_F32, {}}}, Attrs().s("axis", "data").i("ranks", 1))
-                                  .test("large", {{GALLEY_F32, {5, 4099}}}, Attrs().s("axis", "data").i("ranks", 1))
-                                  .test("f64", {{GALLEY_F64, {3, 7}}}, Attrs().s("axis", "data").i("ranks", 1))
-                                  .test("bf16", {{GALLEY_BF16, {37, 67}}}, Attrs().s("axis", "data").i("ranks", 1))
-                                  .test("f16", {{GALLEY_F16, {37, 67}}}, Attrs().s("axis", "data").i("ranks", 1))
-                                  .test("i32", {{GALLEY_I32, {3, 70}, -9, 9}}, Attrs().s("axis", "data").i("ranks", 1)));
+                                  .test("f32", {{GALLEY_F32, {37, 67}}}, of_one())
+                                  .test("number", {{GALLEY_F32, {}}}, of_one())
+                                  .test("large", {{GALLEY_F32, {5, 4099}}}, of_one())
+                                  .test("f64", {{GALLEY_F64, {3, 7}}}, of_one())
+                                  .test("bf16", {{GALLEY_BF16, {37, 67}}}, of_one())
+                                  .test("f16", {{GALLEY_F16, {37, 67}}}, of_one())
+                                  .test("i32", {{GALLEY_I32, {3, 70}, -9, 9}}, of_one())
+                                  .test("stride", {{GALLEY_F32, {3, 70}}}, of_one().i("stride", 8)));
 
 // ---- Parts --------------------------------------------------------------------------------------------------------------------
 
 /// The attributes of ops about parts.
 Op& parts(Op& op) {
-  return op.flags(GALLEY_OP_EXCHANGE)
-      .attr("ranks", GALLEY_ATTR_I64, GALLEY_ATTR_REQUIRED, "of the axis")
+  return along(op)
       .attr("rank", GALLEY_ATTR_I64, GALLEY_ATTR_REQUIRED, "this process, along the axis")
       .attr("ends", GALLEY_ATTR_I64, GALLEY_ATTR_REQUIRED | GALLEY_ATTR_LIST,
             "where each part ends, in elements of the whole; parts may be empty")
       .integer("start", 0, "part j is that of rank (j + start) mod ranks");
 }
-Attrs whole_of_one(int64_t count) { return Attrs().s("axis", "data").i("ranks", 1).i("rank", 0).list("ends", {count}); }
+Attrs whole_of_one(int64_t count) { return of_one().i("rank", 0).list("ends", {count}); }
 
 void has_total(const Node& n, const char* name, int64_t total) {
   if (count(n.in(0)) != total)
@@ -114,6 +125,7 @@ void has_part(const Node& n, int64_t own) {
 
 void scatter_shape(const Node& n, Shapes& out) {
   sums(n);
+  check_axis(n);
   const Parts p(n);
   has_total(n, "x", p.total());
   out.set(0, n.in(0).dtype, {p.own().count});
@@ -147,7 +159,8 @@ const bool scatter_added = add(parts(reduce_scatter)
                                    .reference<scatter_reference>()
                                    .test("all", {{GALLEY_F32, {37, 67}}}, whole_of_one(37 * 67))
                                    .test("bf16", {{GALLEY_BF16, {37, 67}}}, whole_of_one(37 * 67))
-                                   .test("one", {{GALLEY_F32, {1}}}, whole_of_one(1).i("start", 3)));
+                                   .test("one", {{GALLEY_F32, {1}}}, whole_of_one(1).i("start", 3))
+                                   .test("stride", {{GALLEY_F32, {70}}}, whole_of_one(70).i("stride", 8)));
 
 void gather_reference(const Node& n) {
   const Parts p(n);
@@ -161,6 +174,7 @@ void gather_cost(const Node& n, galley_cost& cost) {
   cost.link_bytes = static_cast<double>((p.ranks() - 1) * p.own().count * galley_dtype_bytes(n.in(0).dtype));
 }
 void gather_shape(const Node& n, Shapes& out) {
+  check_axis(n);
   const Parts p(n);
   has_part(n, p.own().count);
   const galley_attr* shape = galley_attr_find(n.view(), "shape");
@@ -185,7 +199,8 @@ const bool gather_added = add(parts(all_gather)
                                   .test("bf16", {{GALLEY_BF16, {5, 13}}}, whole_of_one(65).i("start", 1))
                                   .test("f64", {{GALLEY_F64, {5}}}, whole_of_one(5))
                                   .test("i32", {{GALLEY_I32, {5}, -9, 9}}, whole_of_one(5))
-                                  .test("u8", {{GALLEY_U8, {70}, 0, 255}}, whole_of_one(70)));
+                                  .test("u8", {{GALLEY_U8, {70}, 0, 255}}, whole_of_one(70))
+                                  .test("stride", {{GALLEY_F32, {70}}}, whole_of_one(70).i("stride", 8)));
 
 void gather_here_reference(const Node& n) {
   const Parts p(n);
@@ -194,7 +209,10 @@ void gather_here_reference(const Node& n) {
   for (int64_t r = 1; r < p.ranks(); ++r)
     std::memcpy(y + p.of(r).first * size, y + (r * p.total() + p.of(r).first) * size, static_cast<size_t>(p.of(r).count * size));
 }
-void gather_here_shape(const Node& n, Shapes&) { has_total(n, "y", Parts(n).total()); }
+void gather_here_shape(const Node& n, Shapes&) {
+  check_axis(n);
+  has_total(n, "y", Parts(n).total());
+}
 Op all_gather_here("all_gather_here", "y has this rank's part, then those of all ranks; y (…) in any dtype");
 const bool gather_here_added = add(parts(all_gather_here)
                                        .input("y", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT)
@@ -202,7 +220,8 @@ const bool gather_here_added = add(parts(all_gather_here)
                                        .cost<gather_cost>()
                                        .reference<gather_here_reference>()
                                        .test("bf16", {{GALLEY_BF16, {5, 13}}}, whole_of_one(65))
-                                       .test("u8", {{GALLEY_U8, {70}, 0, 255}}, whole_of_one(70)));
+                                       .test("u8", {{GALLEY_U8, {70}, 0, 255}}, whole_of_one(70))
+                                       .test("stride", {{GALLEY_F32, {70}}}, whole_of_one(70).i("stride", 8)));
 
 }  // namespace
 }  // namespace galley::models::exchange_op

@@ -1,5 +1,5 @@
-// The parts that the processes (ranks) of an axis have of a tensor, as nodes of reduce_scatter, all_gather and all_gather_here say: for
-// whoever writes kernels of them.
+// For whoever writes kernels of exchanges: the processes of the run that a node is about, and the parts that they have of a tensor, as
+// nodes of reduce_scatter, all_gather and all_gather_here say.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,41 @@
 
 namespace galley::sdk {
 
-/// Attributes of the node, which has to live as long: `ranks` of the axis, `rank` of this process, `ends` of the parts, in elements of the
-/// whole tensor, and `start`: part j is that of rank (j + start) mod ranks.
+/// The processes among which a node exchanges: those of the run that lie along the node's axis with this one. The node's attributes `ranks`
+/// and `rank` count along the axis, from place 0 on; messages go to the numbers that processes have in the run.
+class Group {
+ public:
+  /// The run's processes, of which this one is number `rank`.
+  Group(int64_t rank, int64_t ranks) : places_(ranks), place_(rank), rank_(rank), whole_(true) {}
+  /// Those of a node with `ranks`, `stride` (between the numbers of neighbours on the axis) and, where it is about parts, `rank`. Throws if
+  /// a run of so many processes has no such groups, or if the node is made for another place than this process's.
+  Group(const Node& n, int64_t rank_of_run, int64_t ranks_of_run)
+      : places_(n.i("ranks", 0)), stride_(n.i("stride", 1)), rank_(rank_of_run), whole_(places_ == ranks_of_run) {
+    const std::string node = std::string(n.name()) + ": " + n.view()->op;
+    // In this order, so that no product overflows.
+    if (places_ < 1 || stride_ < 1 || places_ > ranks_of_run || stride_ > ranks_of_run / places_ || ranks_of_run % (places_ * stride_))
+      invalid(node + " is planned for " + std::to_string(places_) + " ranks" +
+              (stride_ == 1 ? "" : " with stride " + std::to_string(stride_)) + ", and the run has " + std::to_string(ranks_of_run));
+    place_ = rank_ / stride_ % places_;
+    if (const int64_t planned = n.i("rank", place_); planned != place_)
+      invalid(node + " is planned for rank " + std::to_string(planned) + " of its axis, and rank " + std::to_string(rank_) +
+              " of the run has place " + std::to_string(place_) + " there");
+  }
+  /// How many processes there are.
+  int64_t places() const { return places_; }
+  /// This process's place along the axis, from 0.
+  int64_t place() const { return place_; }
+  /// The number in the run of the process at a place.
+  int64_t member(int64_t place) const { return rank_ + (place - place_) * stride_; }
+  bool is_whole_run() const { return whole_; }
+
+ private:
+  int64_t places_, stride_ = 1, place_ = 0, rank_;
+  bool whole_;
+};
+
+/// Attributes of the node, which has to live as long: `ranks` of the axis, `rank` of this process on it, `ends` of the parts, in elements
+/// of the whole tensor, and `start`: part j is that of rank (j + start) mod ranks.
 class Parts {
  public:
   /// Throws what is wrong with the attributes.
