@@ -186,7 +186,13 @@ class World {
 
 class Checks {
  public:
+  /// Among all ranks of the run.
   Checks(World& world, uint64_t seed) : world_(world), seed_(seed), n_(world.ranks()), r_(world.rank()) {}
+  /// Among groups of so many of them, whose numbers are `stride` apart. Each group has its own numbers.
+  Checks(World& world, uint64_t seed, int64_t ranks, int64_t stride)
+      : world_(world), seed_(seed), n_(ranks), r_(world.rank() / stride % ranks), stride_(stride) {
+    case_ = static_cast<uint64_t>(100 * stride + in_run(0)) * 100'000;
+  }
 
   template <class T>
   void sums(int64_t count) {
@@ -199,13 +205,13 @@ class Checks {
 
     std::vector<T> x = own(all), y(static_cast<size_t>(count));
     const Operand of_x = operand(x), of_y = operand(y);
-    run("all_reduce", of_whole(n_), of_x, &of_y, false);
+    run("all_reduce", along(), of_x, &of_y, false);
     expect<T>(same(y, plain), "all_reduce", count);
     std::copy(start.begin(), start.end(), y.begin());
-    run("all_reduce", of_whole(n_), of_x, &of_y, true);
+    run("all_reduce", along(), of_x, &of_y, true);
     expect<T>(same(y, added), "all_reduce that adds", count);
     expect<T>(same(x, own(all)), "all_reduce leaves x", count);
-    run("all_reduce_here", of_whole(n_), of_x, nullptr, false);
+    run("all_reduce_here", along(), of_x, nullptr, false);
     expect<T>(same(x, plain), "all_reduce_here", count);
   }
 
@@ -216,7 +222,7 @@ class Checks {
     for (int twice = 0; twice < 2; ++twice)
       for (const auto& one : all) add(wanted, one);
     const Operand of_x = operand(x), of_y = operand(y);
-    run("all_reduce", of_whole(n_), of_x, &of_y, true, 2);
+    run("all_reduce", along(), of_x, &of_y, true, 2);
     expect<float>(same(y, wanted), "all_reduce that is repeated", count);
   }
 
@@ -262,20 +268,23 @@ class Checks {
     gathered<float>(ends, start);
     gathered<double>(ends, start);
   }
-  /// Parts that are equal, unequal and empty, beginning with each rank; of about so many numbers.
+  /// Parts that are equal, unequal and empty, of about so many numbers.
+  template <class... Added>
+  void parts_of(int64_t most, int64_t start) {
+    std::vector<int64_t> even, uneven, last, first;
+    for (int64_t j = 1; j <= n_; ++j) {
+      even.push_back(most * j);
+      uneven.push_back(j == 1 ? 0 : most * j * j / 3);
+      last.push_back(j == n_ ? most : 0);
+      first.push_back(most);
+    }
+    for (const auto& ends : {even, uneven, last, first}) parts<Added...>(ends, start);
+  }
+  /// The same, beginning with each rank.
   template <class... Added>
   void parts_of_all_kinds(const std::vector<int64_t>& sizes) {
     for (const int64_t start : {int64_t{0}, int64_t{1}, n_ + 1})
-      for (const int64_t most : sizes) {
-        std::vector<int64_t> even, uneven, last, first;
-        for (int64_t j = 1; j <= n_; ++j) {
-          even.push_back(most * j);
-          uneven.push_back(j == 1 ? 0 : most * j * j / 3);
-          last.push_back(j == n_ ? most : 0);
-          first.push_back(most);
-        }
-        for (const auto& ends : {even, uneven, last, first}) parts<Added...>(ends, start);
-      }
+      for (const int64_t most : sizes) parts_of<Added...>(most, start);
     parts<Added...>(one_has_all(0), 1);
   }
   std::vector<int64_t> one_has_all(int64_t count) const { return std::vector<int64_t>(static_cast<size_t>(n_), count); }
@@ -298,11 +307,20 @@ class Checks {
     float x[4] = {}, y[4] = {};
     const Operand in = {GALLEY_F32, {4}, x}, out = {GALLEY_F32, {4}, y};
     const std::string n = std::to_string(n_), more = std::to_string(n_ + 3);
-    refused(world_.run("all_reduce", of_whole(n_), in, &out, false, nullptr, 1), GALLEY_INVALID,
+    refused(world_.run("all_reduce", along(), in, &out, false, nullptr, 1), GALLEY_INVALID,
             "h.0.exchange: all_reduce is planned for " + n + " ranks, and the run has 1");
     refused(world_.run("all_reduce", of_whole(n_ + 3), in, &out, false, world_.handle(), 1), GALLEY_INVALID,
             "is planned for " + more + " ranks, and the run has " + n);
     refused(world_.run("all_reduce", of_whole(1), in, &out, false, world_.handle(), 1), GALLEY_UNSUPPORTED, "there is one rank");
+    refused(world_.run("all_reduce", of_whole(n_).i("stride", 2), in, &out, false, world_.handle(), 1), GALLEY_INVALID,
+            "h.0.exchange: all_reduce is planned for " + n + " ranks with stride 2, and the run has " + n);
+    const int64_t other = (r_ + 1) % n_;
+    const std::string r = std::to_string(r_);
+    const Operand part = {GALLEY_F32, {other == 0 ? 4 : 0}, y};
+    refused(world_.run("reduce_scatter", of_whole(n_).i("rank", other).list("ends", one_has_all(4)), in, &part, false, world_.handle(), 1),
+            GALLEY_INVALID,
+            "h.0.exchange: reduce_scatter is planned for rank " + std::to_string(other) + " of its axis, and rank " + r +
+                " of the run has place " + r + " there");
   }
 
   /// What all_ops() of a program ends with.
@@ -316,7 +334,7 @@ class Checks {
 
   static sdk::Attrs of_whole(int64_t ranks) { return sdk::Attrs().s("axis", "data").i("ranks", ranks); }
   sdk::Attrs of_parts(const std::vector<int64_t>& ends, int64_t start) const {
-    return of_whole(n_).i("rank", r_).i("start", start).list("ends", ends);
+    return along().i("rank", r_).i("start", start).list("ends", ends);
   }
 
  private:
@@ -324,12 +342,19 @@ class Checks {
   std::vector<std::vector<T>> of_all(int64_t count) {
     std::vector<std::vector<T>> out;
     ++case_;
-    for (int64_t r = 0; r < n_; ++r) out.push_back(numbers<T>(seed_, case_, r, count));
+    for (int64_t r = 0; r < n_; ++r) out.push_back(numbers<T>(seed_, case_, in_run(r), count));
     return out;
   }
   template <class T>
   const std::vector<T>& own(const std::vector<std::vector<T>>& all) const {
     return all[static_cast<size_t>(r_)];
+  }
+  /// The number in the run of a rank of the group.
+  int64_t in_run(int64_t rank) const { return world_.rank() + (rank - r_) * stride_; }
+  sdk::Attrs along() const {
+    sdk::Attrs out = of_whole(n_);
+    if (n_ < world_.ranks()) out.i("stride", stride_);
+    return out;
   }
   /// Where this rank's part begins, and how many numbers it has.
   std::pair<int64_t, int64_t> own_part(const std::vector<int64_t>& ends, int64_t start) const {
@@ -362,7 +387,7 @@ class Checks {
 
   World& world_;
   uint64_t seed_, case_ = 0;
-  int64_t n_, r_, ordered_ = 0, checks_ = 0;
+  int64_t n_, r_, stride_ = 1, ordered_ = 0, checks_ = 0;
 };
 
 // ---- What goes wrong, and programs ----------------------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 //
 // Sums of libraries have no order, or one that depends on the size (MPI 3.1, 5.9.1, only advises one): here each rank gets its part of all
 // ranks' tensors, adds them one rank after the other, and gives the sum to all. It sends what a ring sends, 2 (n - 1) / n of the tensor.
-// Small tensors are gathered whole and added on each rank, which is one call.
+// Small tensors are gathered whole and added on each rank, which is one call where all ranks of the run do so. Exchanges among some of them
+// are messages: a collective of MPI would need a communicator for each group.
 #include "galley/cpp/exchange.hpp"
 #include "galley/cpp/half.hpp"
 #include "galley/cpp/plugin.hpp"
@@ -22,13 +23,10 @@ void several(const Node& n) {
   if (ranks_of(n) < 2) unsupported("there is one rank");
 }
 
-/// The run's ranks, for a node that is made for as many.
-Ranks& ranks_for(const Node& n, const galley_kernel_setup& setup) {
-  const int64_t have = setup.ranks ? static_cast<const Ranks*>(setup.ranks)->ranks() : 1;
-  if (have != ranks_of(n))
-    invalid(std::string(n.name()) + ": " + n.view()->op + " is planned for " + std::to_string(ranks_of(n)) + " ranks, and the run has " +
-            std::to_string(have));
-  return *static_cast<Ranks*>(setup.ranks);
+/// The ranks of the run that a node is about.
+Group group_for(const Node& n, const galley_kernel_setup& setup) {
+  const auto* const ranks = static_cast<const Ranks*>(setup.ranks);
+  return {n, ranks ? ranks->rank() : 0, ranks ? ranks->ranks() : 1};
 }
 
 template <class T>
@@ -79,13 +77,14 @@ void with_type(uint32_t dtype, const Body& body) {
   }
 }
 
-/// What the kernels have in common: a tensor in parts, of which rank r has the r-th.
+/// What the kernels have in common: a tensor in parts, of which the rank at place p of its group has the p-th.
 class Exchange {
  public:
   Exchange(const Node& n, const galley_kernel_setup& setup, std::vector<Parts::Part> parts, int64_t element)
       : node_(n),
-        ranks_(ranks_for(n, setup)),
-        messages_(ranks_),
+        group_(group_for(n, setup)),
+        ranks_(*static_cast<Ranks*>(setup.ranks)),
+        messages_(ranks_, group_),
         parts_(std::move(parts)),
         largest_(largest_of(parts_)),
         element_(element),
@@ -109,27 +108,27 @@ class Exchange {
     return ranks * slot_bytes(ranks, largest_of(parts) * element);
   }
 
-  const Parts::Part& own() const { return parts_[static_cast<size_t>(ranks_.rank())]; }
+  const Parts::Part& own() const { return parts_[static_cast<size_t>(group_.place())]; }
 
   /// y, this rank's part, = [y +] the part of x of each rank, one after the other. y may be that part of x itself.
   template <class T>
   void scatter(const T* x, T* y, bool adds) {
-    const int64_t slot = slot_bytes(ranks_.ranks(), largest_ * element_) / element_;
+    const int64_t slot = slot_bytes(group_.places(), largest_ * element_) / element_;
     for (int64_t done = 0; done < largest_; done += slot) {
       const int64_t mine = piece(own(), done, slot);
-      for (int r = 0; r < ranks_.ranks(); ++r)
-        from_[static_cast<size_t>(r)] =
-            r == ranks_.rank() ? static_cast<const void*>(x + own().first + done) : workspace_ + r * slot * element_;
-      messages_.swap(
-          [&](int to) {
-            const Parts::Part& its = parts_[static_cast<size_t>(to)];
-            return From{x + its.first + done, piece(its, done, slot) * element_};
-          },
-          [&](int from) {
-            return To{workspace_ + from * slot * element_, mine * element_};
-          });
+      receive_slots(x + own().first + done, slot * element_, mine * element_, [&](int64_t to) {
+        const Parts::Part& its = parts_[static_cast<size_t>(to)];
+        return From{x + its.first + done, piece(its, done, slot) * element_};
+      });
       add_in_order(from_, mine, y + done, adds);
     }
+  }
+
+  /// x of all ranks of the group, which is small: from_ says where they are then.
+  void gather_small(const void* x, int64_t bytes) {
+    if (!group_.is_whole_run()) return receive_slots(x, bytes, bytes, [&](int64_t) { return From{x, bytes}; });
+    ranks_.gather(x, bytes, workspace_);
+    for (size_t r = 0; r < from_.size(); ++r) from_[r] = workspace_ + static_cast<int64_t>(r) * bytes;
   }
 
   /// Each rank's part of `whole` is there; then all are.
@@ -137,10 +136,10 @@ class Exchange {
     const int64_t most = kMessage / element_;
     for (int64_t done = 0; done < largest_; done += most) {
       messages_.swap(
-          [&](int) {
+          [&](int64_t) {
             return From{whole + (own().first + done) * element_, piece(own(), done, most) * element_};
           },
-          [&](int from) {
+          [&](int64_t from) {
             const Parts::Part& its = parts_[static_cast<size_t>(from)];
             return To{whole + (its.first + done) * element_, piece(its, done, most) * element_};
           });
@@ -148,14 +147,22 @@ class Exchange {
   }
 
   Node node_;
+  Group group_;
   Ranks& ranks_;
   Messages messages_;
   std::vector<Parts::Part> parts_;
   int64_t largest_, element_;  // elements; bytes
   char* workspace_;
-  std::vector<const void*> from_;  // where the numbers of each rank are, of the sum that is made
+  std::vector<const void*> from_;  // where the numbers of each rank are, of the sum that is made, by place
 
  private:
+  /// Sends by `send`, and receives so many bytes from each other rank into slots of the workspace; from_ says where all are then.
+  /// `own`: this rank's.
+  template <class Send>
+  void receive_slots(const void* own, int64_t slot, int64_t bytes, const Send& send) {
+    for (int64_t p = 0; p < group_.places(); ++p) from_[static_cast<size_t>(p)] = p == group_.place() ? own : workspace_ + p * slot;
+    messages_.swap(send, [&](int64_t from) { return To{workspace_ + from * slot, bytes}; });
+  }
   static int64_t piece(const Parts::Part& part, int64_t done, int64_t most) { return std::clamp<int64_t>(part.count - done, 0, most); }
 };
 
@@ -184,9 +191,8 @@ class AllReduce : Exchange {
     const int64_t numbers = count(node_.in(0)), bytes = numbers * element_;
     named([&] {
       if (numbers == 0) return;
-      if (ranks_.ranks() * bytes <= kSmall) {
-        ranks_.gather(x, bytes, workspace_);
-        for (size_t r = 0; r < from_.size(); ++r) from_[r] = workspace_ + static_cast<int64_t>(r) * bytes;
+      if (group_.places() * bytes <= kSmall) {
+        gather_small(x, bytes);
         return add_in_order(from_, numbers, y, adds);
       }
       scatter(x, y + own().first, adds);

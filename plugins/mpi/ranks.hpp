@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "galley/cpp/exchange.hpp"
 #include "library.hpp"
 
 namespace galley::mpi {
@@ -48,24 +49,30 @@ class Ranks {
   std::atomic<int> culprit_ = -1;
 };
 
-/// Messages that are under way at once: one to and one from each other rank. Two ranks send each other messages in one order.
+/// Messages that are under way at once: one to and one from each other rank of a group. Two ranks send each other messages in one order,
+/// whichever groups they are of.
 class Messages {
  public:
-  explicit Messages(Ranks& ranks) : ranks_(ranks) { pending_.reserve(2 * static_cast<size_t>(ranks.ranks())); }
+  Messages(Ranks& ranks, const sdk::Group& group) : ranks_(ranks), group_(group) {
+    pending_.reserve(2 * static_cast<size_t>(group.places()));
+  }
 
-  /// Sends and receives by `send(rank)` and `receive(rank)`: of each other rank an address and at most kMessage bytes; with 0 bytes there
-  /// is no message. Returns when all are there.
+  /// Sends and receives by `send(place)` and `receive(place)`: for the rank at each other place an address and at most kMessage bytes; with
+  /// 0 bytes there is no message. Returns when all are there.
   template <class Send, class Receive>
   void swap(const Send& send, const Receive& receive) {
     const Library& mpi = *ranks_.library();
-    for (int k = 1; k < ranks_.ranks(); ++k) {
-      const int from = (ranks_.rank() + ranks_.ranks() - k) % ranks_.ranks();
-      const auto [to, bytes] = receive(from);
+    const int64_t places = group_.places(), own = group_.place();
+    for (int64_t k = 1; k < places; ++k) {
+      const int64_t place = (own + places - k) % places;
+      const auto [to, bytes] = receive(place);
+      const auto from = static_cast<int>(group_.member(place));
       if (bytes) ranks_.check(mpi.irecv(to, static_cast<int>(bytes), mpi.byte, from, 0, ranks_.comm(), add(from)), "MPI_Irecv", from);
     }
-    for (int k = 1; k < ranks_.ranks(); ++k) {
-      const int to = (ranks_.rank() + k) % ranks_.ranks();
-      const auto [from, bytes] = send(to);
+    for (int64_t k = 1; k < places; ++k) {
+      const int64_t place = (own + k) % places;
+      const auto [from, bytes] = send(place);
+      const auto to = static_cast<int>(group_.member(place));
       if (bytes) ranks_.check(mpi.isend(from, static_cast<int>(bytes), mpi.byte, to, 0, ranks_.comm(), add(to)), "MPI_Isend", to);
     }
     for (Pending& p : pending_) ranks_.check(mpi.wait(&p.request, nullptr), "MPI_Wait", p.other);
@@ -80,6 +87,7 @@ class Messages {
   Request* add(int other) { return &pending_.emplace_back(Pending{nullptr, other}).request; }
 
   Ranks& ranks_;
+  sdk::Group group_;
   std::vector<Pending> pending_;
 };
 
@@ -99,10 +107,10 @@ inline void Ranks::gather(const void* mine, int64_t bytes, void* all) {
     const auto size = static_cast<int>(bytes);
     return check(library_->allgather(mine, size, library_->byte, all, size, library_->byte, comm_), "MPI_Allgather");
   }
-  Messages messages(*this);
+  Messages messages(*this, sdk::Group(rank_, ranks_));
   for (int64_t done = 0; done < bytes; done += kMessage) {
     const int64_t size = std::min(kMessage, bytes - done);
-    messages.swap([&](int) { return From{own + done, size}; }, [&](int from) { return To{of_all + from * bytes + done, size}; });
+    messages.swap([&](int64_t) { return From{own + done, size}; }, [&](int64_t from) { return To{of_all + from * bytes + done, size}; });
   }
   std::memcpy(of_all + rank_ * bytes, own, static_cast<size_t>(bytes));
 }

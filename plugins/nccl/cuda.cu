@@ -5,7 +5,8 @@
 // NCCL's sums have no order that one could name: it depends on the algorithm that NCCL chooses by the size and by the machine. Here each
 // rank gets its part of all ranks' tensors, adds them one rank after the other, and gives the sum to all: the bits are those of one process
 // that adds the same tensors in this order. A rank sends what a ring sends, 2 (n - 1) / n of the tensor. Small tensors are gathered whole
-// and added on each rank.
+// and added on each rank. Exchanges among some ranks of the run are messages: a collective of NCCL would need a communicator for each
+// group.
 //
 // The workspace, where parts of other ranks are received: (ranks, slot) numbers in the tensor's dtype, of which the own slot stays empty;
 // of what is gathered whole, (ranks, numbers). All is in the order of the queue that the kernel is given: NCCL puts its own there.
@@ -34,12 +35,13 @@ void summed(uint32_t dtype) {
   unsupported("sums are of F32, F64, I32, BF16 or F16");
 }
 
-/// The run's ranks, for a node that is made for as many.
-Ranks& ranks_for(const Node& n, const galley_kernel_setup& setup) {
-  const int64_t have = setup.ranks ? static_cast<const Ranks*>(setup.ranks)->ranks() : 1;
-  if (have != ranks_of(n))
-    invalid(std::string(n.name()) + ": " + n.view()->op + " is planned for " + std::to_string(ranks_of(n)) + " ranks, and the run has " +
-            std::to_string(have));
+/// The ranks of the run that a node is about.
+Group group_for(const Node& n, const galley_kernel_setup& setup) {
+  const auto* const ranks = static_cast<const Ranks*>(setup.ranks);
+  return {n, ranks ? ranks->rank() : 0, ranks ? ranks->ranks() : 1};
+}
+/// The run's ranks. There are several.
+Ranks& ranks_for([[maybe_unused]] const Node& n, const galley_kernel_setup& setup) {
   auto& ranks = *static_cast<Ranks*>(setup.ranks);
 #if !GALLEY_CUDA_EMULATED
   int gpu = 0;
@@ -68,6 +70,7 @@ __device__ T added(T a, T b) {
 }
 
 /// y[i] = x of rank 0 + x of rank 1 + …, or y + x of rank 0 + …; x of rank r is others[r · stride + i], of this rank own[i]. y may be own.
+/// Ranks count along the axis.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     add_ranks(const T* own, const T* others, int64_t stride, int rank, int ranks, T* y, int64_t count, bool adds) {
@@ -100,17 +103,18 @@ void by_dtype(uint32_t dtype, const As& as) {
 
 // ---- Parts --------------------------------------------------------------------------------------------------------------------------------
 
-/// What the kernels have in common: a tensor in parts, of which rank r has the r-th.
+/// What the kernels have in common: a tensor in parts, of which the rank at place p of its group has the p-th.
 class Exchange {
  public:
   Exchange(const Node& n, const galley_kernel_setup& setup, std::vector<Parts::Part> parts, int64_t element)
       : node_(n),
+        group_(group_for(n, setup)),
         ranks_(ranks_for(n, setup)),
         parts_(std::move(parts)),
         largest_(largest_of(parts_)),
         element_(element),
         workspace_(static_cast<char*>(setup.workspace)) {
-    even_ = largest_ > 0;
+    even_ = largest_ > 0 && group_.is_whole_run();
     for (size_t r = 0; r < parts_.size(); ++r)
       even_ &= parts_[r].count == largest_ && parts_[r].first == static_cast<int64_t>(r) * largest_;
   }
@@ -131,26 +135,40 @@ class Exchange {
     return ranks * slot_bytes(ranks, largest_of(parts) * element);
   }
 
-  const Parts::Part& own() const { return parts_[static_cast<size_t>(ranks_.rank())]; }
+  const Parts::Part& own() const { return parts_[static_cast<size_t>(group_.place())]; }
 
   /// y, this rank's part, = [y +] the part of x of each rank, one after the other. y may be that part of x itself.
   template <class T>
   void scatter(const T* x, T* y, bool adds, galley_queue* queue) {
-    const int64_t slot = slot_bytes(ranks_.ranks(), largest_ * element_) / element_;
+    const int64_t slot = slot_bytes(group_.places(), largest_ * element_) / element_;
     T* const slots = reinterpret_cast<T*>(workspace_);
     for (int64_t done = 0; done < largest_; done += slot) {
       const int64_t mine = piece(own(), done, slot);
       swap(
-          queue, [&](int to) { return std::pair(x + part(to).first + done, piece(part(to), done, slot)); },
-          [&](int from) { return std::pair(slots + from * slot, mine); });
+          queue, [&](int64_t to) { return std::pair(x + part(to).first + done, piece(part(to), done, slot)); },
+          [&](int64_t from) { return std::pair(slots + from * slot, mine); });
       add(x + own().first + done, slots, slot, y + done, mine, adds, queue);
     }
   }
   template <class T>
   void add(const T* own, const T* others, int64_t stride, T* y, int64_t count, bool adds, galley_queue* queue) {
     if (count)
-      cuda::launch(add_ranks<T>, {cuda::blocks_of(count, kNumbers * kThreads), kThreads}, queue, own, others, stride, ranks_.rank(),
-                   ranks_.ranks(), y, count, adds);
+      cuda::launch(add_ranks<T>, {cuda::blocks_of(count, kNumbers * kThreads), kThreads}, queue, own, others, stride,
+                   static_cast<int>(group_.place()), static_cast<int>(group_.places()), y, count, adds);
+  }
+
+  /// y = [y +] x of all ranks of the group, of which each has few numbers.
+  template <class T>
+  void add_small(const T* x, T* y, int64_t numbers, bool adds, galley_queue* queue) {
+    T* const all = reinterpret_cast<T*>(workspace_);
+    if (group_.is_whole_run()) {
+      gather_even(reinterpret_cast<const char*>(x), workspace_, numbers * element_, queue);
+      x = all + group_.place() * numbers;
+    } else {
+      swap(
+          queue, [&](int64_t) { return std::pair(x, numbers); }, [&](int64_t from) { return std::pair(all + from * numbers, numbers); });
+    }
+    add(x, all, numbers, y, numbers, adds, queue);
   }
 
   /// `whole` gets the parts of all ranks; this one's is `mine`, which may lie in its place there.
@@ -158,10 +176,11 @@ class Exchange {
     if (even_) return gather_even(mine, whole, own().count * element_, queue);
     char* const place = whole + own().first * element_;
     swap(
-        queue, [&](int) { return std::pair(mine, own().count * element_); },
-        [&](int from) { return std::pair(whole + part(from).first * element_, part(from).count * element_); },
+        queue, [&](int64_t) { return std::pair(mine, own().count * element_); },
+        [&](int64_t from) { return std::pair(whole + part(from).first * element_, part(from).count * element_); },
         mine == place ? nullptr : place);
   }
+  /// Of all ranks of the run.
   void gather_even(const char* mine, char* whole, int64_t bytes, galley_queue* queue) {
     ranks_.group("ncclAllGather", [&](const Library& nccl, Comm comm) {
       return nccl.all_gather(mine, whole, static_cast<size_t>(bytes), kUint8, comm, queue);
@@ -169,36 +188,38 @@ class Exchange {
   }
 
   Node node_;
+  Group group_;
   Ranks& ranks_;
   std::vector<Parts::Part> parts_;
   int64_t largest_, element_;  // elements; bytes
   char* workspace_;
-  bool even_;  // the r-th part is that of rank r, and all are as large
+  bool even_;  // the r-th part is that of rank r of the run, and all are as large
 
  private:
   static int64_t slot_bytes(int64_t ranks, int64_t largest_bytes) {
     return std::min({kSlot, kSlots / ranks / kAligned * kAligned, cuda::blocks_of(largest_bytes, kAligned) * kAligned});
   }
   static int64_t piece(const Parts::Part& part, int64_t done, int64_t most) { return std::clamp<int64_t>(part.count - done, 0, most); }
-  const Parts::Part& part(int rank) const { return parts_[static_cast<size_t>(rank)]; }
+  const Parts::Part& part(int64_t place) const { return parts_[static_cast<size_t>(place)]; }
 
-  /// One message to and one from each other rank, `send(rank)` and `receive(rank)`: an address and how many numbers there are; of none there
-  /// is no message. `self`: where to copy what this rank sends; null: nowhere.
+  /// One message to and one from the rank at each other place, `send(place)` and `receive(place)`: an address and how many numbers there
+  /// are; of none there is no message. `self`: where to copy what this rank sends; null: nowhere.
   template <class Send, class Receive>
   void swap(galley_queue* queue, const Send& send, const Receive& receive, void* self = nullptr) {
     ranks_.group("ncclSend and ncclRecv", [&](const Library& nccl, Comm comm) {
-      const int n = ranks_.ranks(), rank = ranks_.rank();
+      const int64_t n = group_.places(), place = group_.place();
       int result = kSuccess;
-      for (int k = self ? 0 : 1; k < n && result == kSuccess; ++k) {
-        const int from = (rank + n - k) % n, to = (rank + k) % n;
-        const auto [source, sent] = send(to);
+      for (int64_t k = self ? 0 : 1; k < n && result == kSuccess; ++k) {
+        const int64_t before = (place + n - k) % n, after = (place + k) % n;
+        const auto from = static_cast<int>(group_.member(before)), to = static_cast<int>(group_.member(after));
+        const auto [source, sent] = send(after);
         const auto bytes = static_cast<size_t>(sent) * sizeof *source;
         if (sent) result = nccl.send(source, bytes, kUint8, to, comm, queue);
         if (k == 0) {
           if (sent && result == kSuccess) result = nccl.receive(self, bytes, kUint8, from, comm, queue);
           continue;
         }
-        const auto [target, got] = receive(from);
+        const auto [target, got] = receive(before);
         if (got && result == kSuccess) result = nccl.receive(target, static_cast<size_t>(got) * sizeof *target, kUint8, from, comm, queue);
       }
       return result;
@@ -232,11 +253,7 @@ class AllReduce : Exchange {
     const int64_t numbers = count(node_.in(0)), bytes = numbers * element_;
     if (numbers == 0) return;
     named([&] {
-      if (ranks_.ranks() * bytes <= kSmall) {
-        const T* const all = reinterpret_cast<const T*>(workspace_);
-        gather_even(reinterpret_cast<const char*>(x), workspace_, bytes, queue);
-        return add(all + ranks_.rank() * numbers, all, numbers, y, numbers, adds, queue);
-      }
+      if (group_.places() * bytes <= kSmall) return add_small(x, y, numbers, adds, queue);
       T* const sum = y + own().first;
       scatter(x, sum, adds, queue);
       gather(reinterpret_cast<const char*>(sum), reinterpret_cast<char*>(y), queue);

@@ -2,6 +2,7 @@
 // with what this process computes itself from the numbers of all ranks, to the bit. tests/python/mpi_exchange.py runs it.
 //
 //   mpi-exchange ops SEED     all ops, and exchange()
+//   mpi-exchange groups SEED  all ops among the halves of the ranks, and among all in between
 //   mpi-exchange ranks        as many ranks as the launcher has not: how `open` refuses them
 //   mpi-exchange apart        ranks that do not agree about their parts: how that ends
 //   mpi-exchange abort        a rank that waits for one that does not come, until a thread aborts: it does not return
@@ -101,6 +102,33 @@ void all_ops(Processors& world, uint64_t seed, const std::string& level) {
               level.c_str());
 }
 
+/// Each half of the ranks by itself, with stride 1 and with stride 2, and all: one after the other, and no rank waits for another half.
+void groups(World& world, uint64_t seed) {
+  const int64_t n = world.ranks(), half = n / 2;
+  Checks near(world, seed, half, 1), far(world, seed, half, 2), all(world, seed);
+  const auto each = [&](const auto& check) {
+    for (Checks* c : {&near, &far, &all}) check(*c);
+  };
+  const int64_t small = (256 << 10) / 4 / half, round = half * (1 << 20) / 4;
+  for (const int64_t count : {int64_t{0}, int64_t{1}, int64_t{7}, small, small + 1}) each([&](Checks& c) { c.sums<float>(count); });
+  for (Checks* c : {&near, &far}) c->sums<float>(round + half + 1);
+  for (const int64_t count : {int64_t{1}, int64_t{1001}, small + 3})
+    each([&](Checks& c) {
+      c.sums<double>(count);
+      c.sums<uint32_t>(count);
+      c.sums<sdk::Bf16>(count);
+      c.sums<sdk::F16>(count);
+    });
+  for (const int64_t start : {int64_t{0}, int64_t{1}, half + 1})
+    for (const int64_t most : {1, 2001}) each([&](Checks& c) { c.parts_of<float, sdk::Bf16>(most, start); });
+  // More than one message has.
+  far.scattered<float>(far.one_has_all((1 << 18) + 5), 1);
+  if (n == 4) near.gathered<uint8_t>(near.one_has_all((17 << 20) + 3), 1);
+  for (Checks* c : {&near, &far}) c->end();
+  std::printf("rank %lld of %lld: %lld and %lld checks hold of groups\n", static_cast<long long>(world.rank()), static_cast<long long>(n),
+              near.checks(), far.checks());
+}
+
 void say_apart(World& world) {
   const Ran ran = apart(world);
   galley_error error = GALLEY_ERROR_INIT;
@@ -157,6 +185,7 @@ int main_of(const std::vector<std::string>& words) {
       for (const char* level : {"x86-64-v3", "x86-64-v4"})
         if (isa_rank(level, cpu_isa())) all_ops(world, std::stoull(words.at(1)), level);
     }
+    if (what == "groups") groups(world, std::stoull(words.at(1)));
     if (what == "apart") say_apart(world);
     else if (what == "abort") aborted(world);
     else if (what == "time") timed(world, std::stoll(words.at(1)));

@@ -36,6 +36,14 @@ def sums_and_parts(ranks):
         check(held == [level for level, needs in summary.LEVELS.items() if needs <= summary.flags()], said)
 
 
+@cases([4, 6])
+def groups(ranks):
+    """Both halves of the ranks at once, neighbours and every other one, and all ranks in between, without a barrier."""
+    said = mpirun(ranks, 'groups', ranks)
+    check(said.returncode == 0 and not said.stderr, said)
+    check(sorted(re.findall(r'^rank (\d) of .*: \d\d\d+ and \d\d\d+ checks hold of groups$', said.stdout, re.M)) == [str(r) for r in range(ranks)], said)
+
+
 @case
 def one_rank():
     """It opens no MPI."""

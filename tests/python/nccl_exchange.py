@@ -27,13 +27,19 @@ def alone(*words, **environment):
 
 def held(ended):
     for rank, one in enumerate(ended):
-        check(one.returncode == 0 and not one.stderr and re.search(rf'^rank {rank} of {len(ended)}: \d\d\d checks hold\nrank {rank} ends\n$', one.stdout, re.M), one)
+        check(one.returncode == 0 and not one.stderr and re.search(rf'^rank {rank} of {len(ended)}: \d\d\d+ checks hold\nrank {rank} ends\n$', one.stdout, re.M), one)
 
 
 @cases([2, 3, 4], turns=3)
 def sums_and_parts(n):
     """Sums in the order of ranks, parts of any size, captured and replayed, and exchange(); also what kernels refuse."""
     held(ranks(n, 'ops', n))
+
+
+@cases([4, 6])
+def groups(n):
+    """Both halves of the ranks at once, neighbours and every other one, and all ranks in between, without a barrier."""
+    held(ranks(n, 'groups', n))
 
 
 @case
@@ -115,6 +121,22 @@ def no_agreement():
     """Ranks that mean to have other parts than the others say: NCCL would hang, and that of the tests says so."""
     ended = ranks(2, 'apart')
     check(any(f'NCCL of the tests, rank {r}: it receives ' in one.stderr for r, one in enumerate(ended)), ended)
+
+
+@case
+def no_agreement_about_groups():
+    """Rank 0 waits for rank 2, which exchanges with rank 3, and rank 1 waits for rank 0."""
+    ended = ranks(4, 'halves', GALLEY_MOCK_NCCL_SECONDS='2')
+    for rank, other in ((0, 2), (1, 0)):
+        waits = f'rank {rank}: it receives 4004 of type 1 by send and receive from rank {other}, and nothing has moved for 2 s'
+        check(waits in ended[rank].stderr, ended)
+
+
+@case
+def nobody_receives():
+    """What is sent has to be received: NCCL would not end."""
+    ended = ranks(2, 'unread')
+    check(any(f'NCCL of the tests, rank {r}: it ends without what rank {1 - r} has sent' in one.stderr for r, one in enumerate(ended)), ended)
 
 
 @case

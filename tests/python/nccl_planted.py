@@ -14,11 +14,14 @@ FLAGS = ['-std=c++20', '-O0', '-fPIC', '-shared', '-fvisibility=hidden', '-fvisi
          f'-Wl,--version-script={source}/sdk/cmake/galley-plugin.map']
 # What is planted: the file, what stands there, what is put there; what is said then; the words of the program, and how many processes there are.
 MISTAKES = {
-    'a peer that does not exist': ('cuda.cu', 'to = (rank + k) % n;', 'to = rank + k;', 'ncclSend with rank 2 of 2', 'few', 2),
+    'a peer that does not exist': ('cuda.cu', 'group_.member(after)', 'group_.member(place + k)', 'ncclSend with rank 2 of 2', 'few', 2),
     'messages of another size': ('cuda.cu', 'piece(part(to), done, slot)', 'piece(own(), done, slot)', 'it receives ', 'few', 3),
     'all received in one place': ('cuda.cu', 'slots + from * slot', 'slots', 'receives something else', 'few', 3),
     'in place, at another place': ('cuda.cu', 'here ? whole + own().first * element_ :', 'here ? whole :', 'ncclAllGather in place, and not at', 'few', 2),
-    'ranks in another order': ('cuda.cu', 'ranks_.ranks() * bytes <= kSmall', 'ranks_.ranks() * bytes <= kSmall * (1 + ranks_.rank())', 'it receives ', 'few', 2),
+    'ranks in another order': ('cuda.cu', 'group_.places() * bytes <= kSmall', 'group_.places() * bytes <= kSmall * (1 + group_.place())', 'it receives ', 'few', 2),
+    'places for numbers in the run': ('cuda.cu', 'group_.member(before)', 'before', 'nothing has moved for 5 s', 'groups 1', 4),
+    'numbers in the run for places': ('cuda.cu', 'static_cast<int>(group_.place()),', 'ranks_.rank(),', 'has other bytes', 'groups 1', 4),
+    'a group for the run': ('cuda.cu', 'largest_ > 0 && group_.is_whole_run()', 'largest_ > 0', 'all_gather wrote after its output', 'groups 1', 4),
     'nobody sends': ('cuda.cu', 'if (sent) result = nccl.send(source, bytes, kUint8, to, comm, queue);', '', 'nothing has moved for 5 s', 'few', 2),
     'memory that a GPU cannot reach': ('cuda.cu', 'nccl.all_gather(mine, whole,', 'nccl.all_gather(static_cast<const void*>(&node_), whole,', "an address of the host's memory", 'few', 2),
     'no wait for NCCL': ('ranks.hpp', 'if (result == kInProgress) settle(what, [] {});', '', 'has other bytes', 'few', 2),
@@ -63,7 +66,7 @@ def run_with(home, words, n):
 def found(name, mistake):
     file, before, after, text, words, n = mistake
     ended = run_with(built(name, file, before, after), words, n)
-    said = [one.stdout if 'bytes' in text else one.stderr.partition('NCCL of the tests, rank ')[2] for one in ended]
+    said = [one.stdout if 'bytes' in text or 'wrote' in text else one.stderr.partition('NCCL of the tests, rank ')[2] for one in ended]
     check(any(text in one for one in said), f'{name}: nobody says {text!r}: ' + '\n'.join(map(str, ended)))
 
 

@@ -4,6 +4,9 @@
 //
 //   nccl-exchange ops SEED     all ops, and exchange()
 //   nccl-exchange few          some of them, on small tensors
+//   nccl-exchange groups SEED  all ops among the halves of the ranks, and among all in between
+//   nccl-exchange halves       ranks that do not agree about these halves
+//   nccl-exchange unread       ranks that send what nobody receives
 //   nccl-exchange open         only comes and goes
 //   nccl-exchange apart        ranks that do not agree about their parts
 //   nccl-exchange abort        ranks that wait on the GPU for one that does not come, until a thread aborts
@@ -59,6 +62,54 @@ void all_ops(World& world, uint64_t seed, bool few) {
   std::printf("rank %lld of %lld: %lld checks hold\n", static_cast<long long>(world.rank()), static_cast<long long>(n), c.checks());
 }
 
+/// Each half of the ranks by itself, with stride 1 and with stride 2, and all: one after the other, and no rank waits for another half.
+void groups(World& world, uint64_t seed) {
+  const int64_t n = world.ranks(), half = n / 2;
+  Checks near(world, seed, half, 1), far(world, seed, half, 2), all(world, seed);
+  const auto each = [&](const auto& check) {
+    for (Checks* c : {&near, &far, &all}) check(*c);
+  };
+  const int64_t small = (1 << 20) / 4 / half, slot = (8 << 20) / 4;
+  for (const int64_t count : {0, 1, 1000}) each([&](Checks& c) { c.sums<float>(count); });
+  each([&](Checks& c) {
+    c.sums<double>(1001);
+    c.sums<uint32_t>(1001);
+    c.sums<sdk::Bf16>(2003);
+    c.sums<sdk::F16>(2003);
+  });
+  each([&](Checks& c) { c.parts_of<float>(33, 0); });
+  far.parts_of<float>(33, half + 1);
+  for (Checks* c : {&near, &far}) {
+    c->sums<float>(small);
+    c->sums<float>(small + 1);
+    c->sums<sdk::Bf16>(2 * small + 3);
+    c->repeated(1001);
+    c->repeated(small + 5);
+  }
+  if (n == 4) near.scattered<float>(near.one_has_all(slot + 5), 1);  // more than one message has
+  for (Checks* c : {&near, &far}) c->end();
+  std::printf("rank %lld of %lld: %lld checks hold\n", static_cast<long long>(world.rank()), static_cast<long long>(n),
+              near.checks() + far.checks());
+}
+
+/// A rank takes another half for its own than the others do: it sends what nobody receives, or waits for what nobody sends.
+void halves(World& world) {
+  std::vector<float> x(1001), y(1001);
+  const Operand in = {GALLEY_F32, {1001}, x.data()}, out = {GALLEY_F32, {1001}, y.data()};
+  const sdk::Attrs attrs = Checks::of_whole(world.ranks() / 2).i("stride", world.rank() == 0 ? 2 : 1);
+  (void)world.run("all_reduce", attrs, in, &out, false, world.handle(), 1);
+}
+
+/// A rank takes the parts of all others for empty ones.
+void unread(World& world) {
+  std::vector<int64_t> ends;
+  for (int64_t j = 0; j < world.ranks(); ++j) ends.push_back(j < world.rank() ? 0 : 4);
+  std::vector<float> x(4), y(4);
+  const Operand in = {GALLEY_F32, {4}, x.data()}, out = {GALLEY_F32, {4}, y.data()};
+  (void)world.run("all_gather", Checks::of_whole(world.ranks()).i("rank", world.rank()).list("ends", ends), in, &out, false, world.handle(),
+                  1);
+}
+
 /// The sum of a tensor for which ranks wait.
 Ran summed(World& world) {
   std::vector<float> x(1001), y(1001);
@@ -112,6 +163,9 @@ int main_of(const std::vector<std::string>& words) {
       return 1;
     }
     if (what == "ops" || what == "few") all_ops(world, words.size() > 1 ? std::stoull(words[1]) : 1, what == "few");
+    if (what == "groups") groups(world, std::stoull(words.at(1)));
+    if (what == "halves") halves(world);
+    if (what == "unread") unread(world);
     if (what == "apart") (void)apart(world);
     if (what == "alone") {
       Checks c(world, 1);

@@ -9,7 +9,9 @@
 //   - peers, types and counts that do not exist; no memory, or memory that only the host has
 //   - what is received where something else of the group lies; ncclAllGather in place, at another place than the rank's own
 //   - ranks that do not do the same: messages of other sizes or types than the other side expects, collectives in another order, and a message
-//     that nobody answers within GALLEY_MOCK_NCCL_SECONDS (120)
+//     that nobody answers within GALLEY_MOCK_NCCL_SECONDS (120), or at all
+//
+// Messages are the matter of two ranks: meanwhile others may send each other some, or wait for this one.
 //
 // A rank that aborts or whose process is gone makes ncclCommGetAsyncError of the others say ncclRemoteError; whatever waits for it on a
 // stream goes on waiting until they abort, too.
@@ -248,6 +250,8 @@ NCCL_CALL int ncclCommGetAsyncError(Comm which, int* out) {
     comm->state = ncclComm::Ready;
   } else if (comm->state == ncclComm::Finalizing && comm->room.all(Room::Finalized)) {
     comm->state = ncclComm::Finalized;
+    const int from = comm->room.unread();
+    require(from < 0, "it ends without what rank " + std::to_string(from) + " has sent");
   }
   if (*out == ncclInProgress && (comm->state == ncclComm::Ready || comm->state == ncclComm::Finalized)) *out = ncclSuccess;
   return ncclSuccess;

@@ -59,6 +59,8 @@ class Room {
   /// Whether a rank has aborted, or its process is gone.
   bool broken() const;
   void become(State state);
+  /// The rank from which messages have come that nobody has received; -1: none.
+  int unread() const;
   /// Sends and receives; returns false if `aborted` became true before all was done. Forbids what nobody answers.
   bool pass(const Messages& messages, const std::atomic<bool>& aborted);
 

@@ -120,6 +120,12 @@ bool Room::broken() const {
 
 void Room::become(State state) { shared_->states[rank_] = state; }
 
+int Room::unread() const {
+  for (int r = 0; r < ranks_; ++r)
+    if (const Ring& ring = shared_->rings[r][rank_]; ring.read != ring.written) return r;
+  return -1;
+}
+
 /// The messages to or from one rank, one after the other.
 class Room::Passing {
  public:

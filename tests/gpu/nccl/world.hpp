@@ -102,7 +102,7 @@ class Gpu final : public World {
   }
 
  private:
-  static constexpr int64_t kArena = int64_t{400} << 20;
+  static constexpr int64_t kArena = int64_t{128} << 20;
 
   template <class Call>
   static void called(const char* what, const Call& call) {

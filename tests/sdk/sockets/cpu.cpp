@@ -16,7 +16,9 @@ using namespace galley::sdk;
 /// What the kernels have in common.
 class Exchange {
  public:
-  Exchange(const Node& n, const galley_kernel_setup& setup) : node_(n), ranks_(*static_cast<Ranks*>(setup.ranks)) {}
+  Exchange(const Node& n, const galley_kernel_setup& setup) : node_(n), ranks_(*static_cast<Ranks*>(setup.ranks)) {
+    if (!Group(n, ranks_.rank(), ranks_.ranks()).is_whole_run()) unsupported("an exchange among some of the run's processes");
+  }
 
  protected:
   static void several(const Node& n) {
