@@ -148,14 +148,7 @@ Result<ReferenceShown> ReferenceShown::open(const CommandLine& a) {
 
 std::function<Watching(Plugins&)> ReferenceShown::watching(Poison poison, Party* party) {
   Proofs proofs = {.poison = poison, .reference = asked_ ? &report_ : nullptr};
-  if (party)
-    proofs.exchange = [party](std::span<const std::byte> mine) -> Result<std::vector<std::byte>> {
-      std::vector<std::byte> all;
-      for (const std::string& text : TRY(party->texts({reinterpret_cast<const char*>(mine.data()), mine.size()})))
-        all.insert(all.end(), reinterpret_cast<const std::byte*>(text.data()),
-                   reinterpret_cast<const std::byte*>(text.data()) + text.size());
-      return all;
-    };
+  if (party) proofs.exchange = [party](std::string_view mine) { return party->texts(mine); };
   return watched_by(proofs);
 }
 

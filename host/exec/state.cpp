@@ -115,7 +115,7 @@ Status write_tensors(const fs::path& path, const Program& program, Machine& mach
   for (size_t i = 0; i < sums.size(); ++i) {
     const auto& [name, id] = program.resume[i];
     const ProgramTensor& tensor = tensor_of(program, id);
-    if (!tensor.is_part() && !leads) continue;
+    if (tensor.is_part() ? !program.counts_parts() : !leads) continue;
     Summed summed(tensor);
     uint64_t at = places.at(name).begin + static_cast<uint64_t>(first_byte(tensor));
     TRY_STATUS(machine.show(id, [&](std::span<const std::byte> bytes) {
@@ -270,7 +270,7 @@ Status load_state(const fs::path& state, const Program& program, Machine& machin
   if (!parts.empty()) {
     TRY_STATUS(together.first_error(std::move(read)));
     std::vector<uint64_t> all;
-    for (const size_t i : parts) all.push_back(sums[i]);
+    for (const size_t i : parts) all.push_back(program.counts_parts() ? sums[i] : 0);
     TRY_STATUS(together.add_up(all));
     for (size_t k = 0; k < parts.size(); ++k) sums[parts[k]] = all[k];
     read = ok();

@@ -39,7 +39,7 @@ Status WeightChecksums::take(std::span<uint64_t> out) const {
   if (parts_.empty()) return own;
   TRY_STATUS(executor_.together().first_error(std::move(own)));
   std::vector<uint64_t> sums;
-  for (const size_t i : parts_) sums.push_back(out[i]);
+  for (const size_t i : parts_) sums.push_back(executor_.program().counts_parts() ? out[i] : 0);
   TRY_STATUS(executor_.together().add_up(sums));
   for (size_t k = 0; k < parts_.size(); ++k)
     out[parts_[k]] =

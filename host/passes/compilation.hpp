@@ -26,6 +26,7 @@ struct Decisions {
   int64_t window_tokens = 0;  ///< > 0: a window takes the number of micro-batches that comes closest to it, micro_batches at most
   int window_use = no_use;    ///< the strategy that decides this
   Lanes lanes = {1};          ///< at most as many as micro-batches; a multiple of the processes
+  const galley_axis* divides = nullptr;  ///< the axis along which tensors are divided; null: nothing is
 };
 
 /// Maps items to instructions of micro before anything is recomputed: item i became the instructions [begin[i], begin[i + 1]).

@@ -76,9 +76,19 @@ std::vector<PassInfo> pass_list() {
   return out;
 }
 
+/// Processes that a link joins are on an axis, if all of them are on such axes.
+std::shared_ptr<const Axes> axes_of(const Lanes& lanes, const Target& target) {
+  auto out = std::make_shared<Axes>(lanes.ranks, lanes.rank);
+  for (const Link& link : target.links) {
+    const int64_t joined = link.joins(lanes.ranks) ? lanes.ranks : link.ranks;
+    if (lanes.ranks % joined == 0) out->add(link.name, joined);
+  }
+  return out;
+}
+
 Result<Program> compile(Draft& draft, Strategies strategies, Plugins& plugins, const Target& target, const CompileOptions& options) {
   draft.run.steps = options.steps;
-  draft.run.axes = std::make_shared<const Axes>(options.lanes.ranks, options.lanes.rank);
+  draft.run.axes = axes_of(options.lanes, target);
   draft.run.purpose = static_cast<uint32_t>(options.purpose);
   draft.run.target.emplace(target);
   Compilation c = {draft,

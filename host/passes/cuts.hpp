@@ -18,11 +18,12 @@ struct NumberRange {
 /// What updates write has parts of whole blocks of so many numbers: those by which sums of squares are made (models/ops/sums).
 inline constexpr int64_t kCutBlock = 16384;
 
-/// Where the parts of a tensor end. Part j is that of process (j + start) mod n, as ops of exchanges count (galley/cpp/exchange.hpp).
+/// Where the parts of a tensor end, of n processes along an axis. Part j is that of process (j + start) mod n, as ops of exchanges count
+/// (galley/cpp/exchange.hpp).
 struct Cut {
   std::vector<int64_t> ends;  ///< in numbers of the tensor, one for each process; parts may be empty
   int64_t start = 0;
-  int64_t rank = 0;   ///< this process
+  int64_t rank = 0;   ///< this process, along the axis
   bool rows = false;  ///< parts have whole rows
 
   NumberRange part(int64_t of_rank) const {

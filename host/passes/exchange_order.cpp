@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "host/plan/checksums.hpp"
 #include "host/plan/outline.hpp"
 #include "host/plan/timing.hpp"
 
@@ -71,11 +72,8 @@ class ExchangeOrder {
         clock += arithmetic_seconds(i, target);
         continue;
       }
-      int64_t bytes = 0;
-      for (const auto* operands : {&i.inputs, &i.outputs})
-        for (const Operand& o : *operands)
-          if (o.present()) bytes = std::max(bytes, o.bytes());
-      exchanges_.push_back({at, clock, whole_seconds(program, i, bytes, target), bytes, gathers(program, i, writers)});
+      const int64_t bytes = whole_bytes(program, i);
+      exchanges_.push_back({at, clock, whole_seconds(i, bytes, target), bytes, gathers(program, i, writers)});
       if (!exchanges_.back().gathers) added_ += bytes;
     }
   }
@@ -126,11 +124,25 @@ class ExchangeOrder {
   }
 
  private:
+  /// Bytes of the whole tensor; of a sum of parts, of an even part: processes have larger and smaller ones.
+  static int64_t whole_bytes(const Program& program, const Instruction& i) {
+    int64_t bytes = 0;
+    for (const auto* operands : {&i.inputs, &i.outputs})
+      for (const Operand& o : *operands) {
+        if (!o.present()) continue;
+        const ProgramTensor& t = program.tensors[static_cast<size_t>(o.tensor)];
+        if (along_axis(i).stride > 1 && t.is_part()) return galley::whole_bytes(t) / program.sharers;
+        bytes = std::max(bytes, o.bytes());
+      }
+    return bytes;
+  }
+
   /// Seconds on the link if all processes had as much of the tensor.
-  static double whole_seconds(const Program& program, const Instruction& i, int64_t bytes, const Target& target) {
-    const auto n = static_cast<double>(program.ranks);
+  static double whole_seconds(const Instruction& i, int64_t bytes, const Target& target) {
+    const AlongAxis axis = along_axis(i);
+    const auto n = static_cast<double>(axis.ranks);
     const double times = i.launch()->nodes[0].attrs.find("ends") ? 1 : 2;  // a sum for all is made in parts, which are then gathered
-    return link_seconds(program, times * (n - 1) / n * static_cast<double>(bytes), target);
+    return link_seconds(axis, times * (n - 1) / n * static_cast<double>(bytes), target);
   }
 
   /// Whether nothing from one position to the other uses what the instruction makes.

@@ -140,15 +140,32 @@ Status take_placement(const Answer& a) {
   return ok();
 }
 
+Error no_axis(const Answer& a, const Axes& axes) {
+  std::string known;
+  for (const galley_axis* axis : axes.view())
+    known += (known.empty() ? "'" : ", '") + std::string(axis->name) + "' (" + std::to_string(axis->ranks) + ")";
+  return recipe_error(a.by() + ": '" + a.name + "' is to be divided along the axis '" + a.said.text + "', which the run does not have",
+                      "of " + std::to_string(axes.ranks()) + " processes it has " + known +
+                          ": a link of the target is an axis where the processes that it joins divide those of the run");
+}
+
 /// A run of one process has one part of each tensor, the whole. Of several the pass `shard` makes the parts.
 Status take_shard(const Answer& a) {
   if (!a.said.claimed) return ok();
   const bool master = a.said.number == GALLEY_SHARD_MASTER && a.who.kind == GALLEY_SUBJECT_PARAMETER;
   if (!master && a.said.number != GALLEY_SHARD_NO && a.said.number != GALLEY_SHARD_YES)
     return plugin_error(a.by() + ": SHARD of '" + a.name + "' is " + std::to_string(a.said.number) + ", which is no GALLEY_SHARD_… of it");
-  if (!a.said.text.empty() && !has_axis(a.said.text))
-    return plugin_error(a.by() + ": SHARD of '" + a.name + "' is along the axis '" + a.said.text + "', which the run does not have");
   a.tensor().storage.shard = a.said.number;
+  const Axes& axes = *a.c.draft.run.axes;
+  if (a.said.number == GALLEY_SHARD_NO || axes.ranks() == 1) return ok();
+  const galley_axis* const axis = axes.find(a.said.text.empty() ? "data" : a.said.text);
+  if (!axis) return no_axis(a, axes);
+  const galley_axis*& all = a.c.decisions.divides;
+  if (all && all != axis)
+    return recipe_error(
+        a.by() + ": '" + a.name + "' is to be divided along the axis '" + axis->name + "', and others along '" + all->name + "'",
+        "divide all of them along one");
+  all = axis;
   return ok();
 }
 

@@ -129,6 +129,10 @@ Status begin(Compilation& c, Homes& homes) {
   p.lanes = c.decisions.lanes.lanes;
   p.ranks = c.decisions.lanes.ranks;
   p.rank = c.decisions.lanes.rank;
+  if (const galley_axis* axis = c.decisions.divides; axis && !c.cuts.tensors.empty()) {
+    p.sharers = axis->ranks;
+    p.sharers_axis = axis->name;
+  }
   p.window_tokens = micro_batches == c.decisions.micro_batches ? c.decisions.window_tokens : 0;
   TRY_STATUS(homes.make());
   p.scalars = homes.home(c.draft.scalars.tensor);

@@ -35,7 +35,7 @@ struct Family {
 
 class Sharding {
  public:
-  explicit Sharding(Compilation& c) : c_(c), graph_(c.graph), lanes_(c.decisions.lanes) {}
+  Sharding(Compilation& c, const galley_axis& axis) : c_(c), graph_(c.graph), axis_(axis) {}
 
   Status run() {
     find_families();
@@ -45,7 +45,7 @@ class Sharding {
     for (const auto& [parameter, family] : families_)
       if (wanted(family)) order.push_back(&family);
     std::stable_sort(order.begin(), order.end(), [&](const Family* a, const Family* b) { return count(*a) > count(*b); });
-    load_.assign(static_cast<size_t>(lanes_.ranks), 0);
+    load_.assign(static_cast<size_t>(axis_.ranks), 0);
     for (const Family* family : order) TRY_STATUS(divide(*family));
     return ok();
   }
@@ -209,9 +209,9 @@ class Sharding {
 
   /// Parts of whole blocks, as even as they come: who has one more changes from tensor to tensor.
   Cut cut_of(int64_t numbers, const Blocks& blocks) {
-    const int64_t n = lanes_.ranks, all = (numbers + blocks.numbers - 1) / blocks.numbers;
+    const int64_t n = axis_.ranks, all = (numbers + blocks.numbers - 1) / blocks.numbers;
     Cut cut;
-    cut.rank = lanes_.rank;
+    cut.rank = axis_.rank;
     cut.rows = blocks.rows;
     for (int64_t j = 0, end = 0; j < n; ++j) {
       end += all / n + (j < all % n);
@@ -229,7 +229,7 @@ class Sharding {
 
   Compilation& c_;
   const Graph& graph_;
-  const Lanes lanes_;
+  const galley_axis axis_;
   std::map<galley_tensor, Family> families_;
   std::vector<int64_t> load_;  ///< numbers that each process has
 };
@@ -237,8 +237,8 @@ class Sharding {
 }  // namespace
 
 Status shard(Compilation& c) {
-  if (!c.trains() || c.decisions.lanes.ranks == 1) return ok();
-  return Sharding(c).run();
+  if (!c.trains() || !c.decisions.divides) return ok();
+  return Sharding(c, *c.decisions.divides).run();
 }
 
 }  // namespace galley

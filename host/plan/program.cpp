@@ -9,6 +9,15 @@ namespace galley {
 
 bool Instruction::exchanges() const { return launch() && launch()->op() && launch()->op()->flags & GALLEY_OP_EXCHANGE; }
 
+AlongAxis along_axis(const Instruction& exchange) {
+  const AttrList& attrs = exchange.launch()->nodes.front().attrs;
+  const auto number = [&](const char* name) {
+    const galley_attr* attr = attrs.find(name);
+    return attr && attr->type == GALLEY_ATTR_I64 && attr->count == 1 ? *static_cast<const int64_t*>(attr->data) : 1;
+  };
+  return {number("ranks"), number("stride")};
+}
+
 bool Segment::exchanges() const { return std::ranges::any_of(code, &Instruction::exchanges); }
 
 std::string dtype_text(uint32_t dtype) {

@@ -234,6 +234,16 @@ struct MicroPlace {
   bool later(When when) const { return when == When::LaneEnds ? !first_lane : !begins; }
 };
 
+/// Processes of a run that exchange with each other: `ranks` of them, their numbers `stride` apart.
+struct AlongAxis {
+  int64_t ranks = 1, stride = 1;
+  int64_t span() const { return (ranks - 1) * stride + 1; }
+  /// Returns the place of a process among its own.
+  int64_t place(int64_t rank) const { return rank / stride % ranks; }
+  /// Returns the process at a place of the same axis.
+  int64_t member(int64_t rank, int64_t at) const { return rank + (at - place(rank)) * stride; }
+};
+
 struct Instruction {
   std::variant<Launch, Copy, Record, Wait, Read, Write> what;
   std::string name;      ///< the node's stable name, or what is done: "read wte"
@@ -268,6 +278,9 @@ struct Instruction {
     return std::span(outputs).subspan(node.outputs.first, node.outputs.count);
   }
 };
+
+/// Returns who takes part in an exchange.
+AlongAxis along_axis(const Instruction& exchange);
 
 /// Returns the launch of one node that has all of the operands. It lacks a kernel.
 Instruction launch_of(LaunchNode node, std::vector<Operand> inputs, std::vector<Operand> outputs);
@@ -365,8 +378,16 @@ struct Program {
   int64_t lanes = 1;                            ///< shares of a window's micro-batches; at most as many as these
   int64_t ranks = 1;                            ///< processes of the run; divides `lanes`
   int64_t rank = 0;                             ///< this process has the lanes rank, rank + ranks, …
+  /// Neighbours that divide tensors among them, 0 … n − 1, n … 2 n − 1, …; each of these groups has all parts. 0: nothing is divided.
+  int64_t sharers = 0;
+  std::string sharers_axis = {};  ///< their axis
   /// > 0: a window has the number of micro-batches that comes closest to so many tokens that count, micro_batches at most.
   int64_t window_tokens = 0;
+
+  /// Returns whether several groups of processes have all parts of what is divided.
+  bool repeats_parts() const { return sharers > 0 && sharers < ranks; }
+  /// Returns whether the own parts count: other groups have the same ones.
+  bool counts_parts() const { return sharers == 0 || rank < sharers; }
 
   TensorId scalars = no_tensor;
   TensorId step_image = no_tensor;  ///< in the host's reach: what the host alone knows of a step, which becomes the block's first bytes

@@ -35,10 +35,10 @@ double share_of(const Program& program, const Instruction& code) {
   return at_ends ? 1 / static_cast<double>(program.in_a_lane(program.micro_batches)) : 1;
 }
 
-double link_seconds(const Program& program, double bytes, const Target& target) {
-  const Link* link = program.ranks > 1 ? target.link_for(program.ranks) : nullptr;
+double link_seconds(const AlongAxis& axis, double bytes, const Target& target) {
+  const Link* link = axis.ranks > 1 ? target.link_for(axis.span()) : nullptr;
   if (!link) return 0;
-  const auto rounds = static_cast<double>(std::bit_width(static_cast<uint64_t>(program.ranks - 1)));  // log2, rounded up
+  const auto rounds = static_cast<double>(std::bit_width(static_cast<uint64_t>(axis.ranks - 1)));  // log2, rounded up
   return bytes / link->bandwidth + rounds * link->latency;
 }
 
@@ -99,7 +99,7 @@ double instruction_seconds(const Program& program, const Instruction& code, cons
     for (const Operand& o : *operands)
       if (o.present() && (operands == &code.outputs || !o.inner)) bytes += static_cast<double>(o.bytes());
   const double here = std::max(arithmetic_seconds(code, target), bytes / target.bandwidth()) + unpacking;
-  return between_processes(program, code) ? std::max(here, link_seconds(program, code.launch()->link_bytes, target)) : here;
+  return between_processes(program, code) ? std::max(here, link_seconds(along_axis(code), code.launch()->link_bytes, target)) : here;
 }
 
 double segment_seconds(const Program& program, SegmentKind kind, const Target& target) {

@@ -26,8 +26,9 @@ double arithmetic_seconds(const Instruction& code, const Target& target);
 /// Returns the share of the micro-batches that an instruction of micro runs in.
 double share_of(const Program& program, const Instruction& code);
 
-/// Returns the seconds in which each process sends so many bytes to the others; 0: there is one process, or no link is known.
-double link_seconds(const Program& program, double bytes, const Target& target);
+/// Returns the seconds in which each process along an axis sends so many bytes to the others of it, on the nearest link that joins all from
+/// the first to the last; 0: there is one process, or no link is known.
+double link_seconds(const AlongAxis& axis, double bytes, const Target& target);
 
 /// Returns the seconds of an instruction. For a kernel: the larger of its FLOPs by the peak of its arithmetic and its operands' bytes by
 /// the bandwidth of class 0. Operands that it reads in their formats are unpacked before that; if its workspace has room for their numbers,

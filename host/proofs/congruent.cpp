@@ -93,7 +93,8 @@ class Makers {
 std::pair<int64_t, int64_t> own_part(const Program& program, const AttrList& attrs) {
   const std::vector<int64_t> ends = list_of(attrs.find("ends"));
   const auto n = static_cast<int64_t>(ends.size());
-  const auto j = static_cast<size_t>((program.rank + n - number_of(attrs.find("start"), 0) % n) % n);
+  const int64_t place = AlongAxis{n, 1}.place(program.rank);
+  const auto j = static_cast<size_t>((place + n - number_of(attrs.find("start"), 0) % n) % n);
   const int64_t first = j ? ends[j - 1] : 0;
   return {first, ends[j] - first};
 }
@@ -115,6 +116,8 @@ struct Seen {
   const Instruction* code;
   std::string text;
   std::optional<std::string> made_by;  ///< what it takes, as Makers say
+  /// Of a sum of processes that are apart, each of another group: those of a group have other parts, and give others as many numbers.
+  std::optional<int64_t> own_numbers;
 };
 
 std::vector<Seen> exchanges_of(const Program& program, SegmentKind kind) {
@@ -131,12 +134,14 @@ std::vector<Seen> exchanges_of(const Program& program, SegmentKind kind) {
     const std::vector<int64_t> ends = list_of(attrs.find("ends"));
     std::string text = std::string(code.launch()->op()->name) + " '" + code.name + "' " + dtype_text(x.dtype) +
                        ", in micro-batches: " + when_names[static_cast<size_t>(code.when)];
-    text += ", of " + std::to_string(number_of(attrs.find("ranks"), 1)) + " processes";
-    // A sum is of as many numbers on each process; of parts, the ends say how many.
-    text += ends.empty()
-                ? ", " + std::to_string(elements(x.shape)) + " numbers"
-                : ", parts that end at " + list_text(ends) + ", from process " + std::to_string(number_of(attrs.find("start"), 0)) + " on";
-    out.push_back({i, &code, std::move(text), made_by});
+    const AlongAxis axis = along_axis(code);
+    text += ", of " + std::to_string(axis.ranks) + " processes" + (axis.stride > 1 ? ", " + std::to_string(axis.stride) + " apart" : "");
+    std::optional<int64_t> own;
+    // A sum is of as many numbers on each process that takes part; of parts, the ends say how many.
+    if (ends.empty() && axis.stride > 1) own = elements(x.shape);
+    else if (ends.empty()) text += ", " + std::to_string(elements(x.shape)) + " numbers";
+    else text += ", parts that end at " + list_text(ends) + ", from process " + std::to_string(number_of(attrs.find("start"), 0)) + " on";
+    out.push_back({i, &code, std::move(text), made_by, own});
   }
   return out;
 }
@@ -146,9 +151,9 @@ Status check_part(const Program& program, SegmentKind kind, const Seen& seen) {
   const Launch& launch = *seen.code->launch();
   const AttrList& attrs = launch.nodes.front().attrs;
   if (!attrs.find("ends")) return ok();
-  if (number_of(attrs.find("rank"), -1) != program.rank)
-    return plan_error(place_text(program, kind, seen.index) + " is that of process " + std::to_string(number_of(attrs.find("rank"), -1)) +
-                      ", in the program of process " + std::to_string(program.rank));
+  if (const int64_t place = along_axis(*seen.code).place(program.rank), said = number_of(attrs.find("rank"), -1); said != place)
+    return plan_error(place_text(program, kind, seen.index) + " is that of process " + std::to_string(said) +
+                      " of its axis, in the program of process " + std::to_string(program.rank));
   const auto [first, count] = own_part(program, attrs);
   for (const auto* operands : {&seen.code->inputs, &seen.code->outputs})
     for (const Operand& o : *operands) {
@@ -168,10 +173,19 @@ std::string made_text(const std::string& names) { return names.empty() ? "was th
 
 Status check_exchanges(std::span<const Program* const> programs, SegmentKind kind) {
   std::vector<Seen> expected;
+  std::map<std::pair<size_t, int64_t>, int64_t> of_place;  // numbers of the k-th exchange, by the place in a group
   for (size_t p = 0; p < programs.size(); ++p) {
     const Program& program = *programs[p];
     std::vector<Seen> seen = exchanges_of(program, kind);
     for (const Seen& s : seen) TRY_STATUS(check_part(program, kind, s));
+    for (size_t k = 0; k < seen.size(); ++k) {
+      if (!seen[k].own_numbers) continue;
+      const auto [at, fresh] = of_place.try_emplace({k, program.rank % along_axis(*seen[k].code).stride}, *seen[k].own_numbers);
+      if (!fresh && at->second != *seen[k].own_numbers)
+        return plan_error(place_text(program, kind, seen[k].index) + " is of " + std::to_string(*seen[k].own_numbers) +
+                          " numbers on process " + std::to_string(program.rank) + ", and of " + std::to_string(at->second) +
+                          " on the others of its axis");
+    }
     if (p == 0) {
       expected = std::move(seen);
       continue;
@@ -197,6 +211,7 @@ Status check_exchanges(std::span<const Program* const> programs, SegmentKind kin
 Status check_run(const Program& a, const Program& b) {
   const std::pair<const char*, bool> same[] = {{"lanes", a.lanes == b.lanes},
                                                {"processes", a.ranks == b.ranks},
+                                               {"processes that divide tensors", a.sharers == b.sharers},
                                                {"micro-batches of a window", a.micro_batches == b.micro_batches},
                                                {"tokens of a window", a.window_tokens == b.window_tokens},
                                                {"rows", a.rows == b.rows},
@@ -220,7 +235,7 @@ Status check_whole(std::span<const Program* const> programs) {
   std::map<std::string, int64_t> whole;
   for (size_t p = 0; p < programs.size(); ++p)
     for (const ProgramTensor& t : programs[p]->tensors) {
-      if (!t.is_part() || t.life == Life::Segment) continue;
+      if (!t.is_part() || t.life == Life::Segment || !programs[p]->counts_parts()) continue;
       const auto [at, fresh] = whole.try_emplace(t.name, elements(t.whole));
       if (!fresh && at->second != elements(t.whole))
         return plan_error("'" + t.name + "' has another shape on process " + std::to_string(p));

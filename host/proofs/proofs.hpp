@@ -17,9 +17,9 @@ Watching watching(Poison poison, const ReferenceOptions& reference = {});
 
 struct Proofs {
   Poison poison = Poison::No;
-  ReferenceReport* reference = nullptr;                                                     ///< if given, reference mode fills it
-  ReferenceScope scope = {};                                                                ///< the scope of reference mode
-  std::function<Result<std::vector<std::byte>>(std::span<const std::byte>)> exchange = {};  ///< see ReferenceOptions
+  ReferenceReport* reference = nullptr;                                             ///< if given, reference mode fills it
+  ReferenceScope scope = {};                                                        ///< the scope of reference mode
+  std::function<Result<std::vector<std::string>>(std::string_view)> exchange = {};  ///< see ReferenceOptions
 };
 
 /// Returns a function that makes the watches of a run with some plugins, which outlive the run. Null if nobody watches.

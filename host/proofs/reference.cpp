@@ -329,7 +329,7 @@ Status Reference::after_kernel(const Instruction& code, SegmentKind kind, size_t
     ++options_.report->segments[segment_names[static_cast<size_t>(kind)]];
     const bool exchanges = options_.exchange && code.exchanges();
     const Reading read = [&](const Operand& o) -> Result<Numbers> {
-      return exchanges ? of_all_ranks(o, TRY(options_.exchange(bytes_of(o)))) : Numbers::of(o, bytes_of(o));
+      return exchanges ? TRY(of_all(code, o)) : Numbers::of(o, bytes_of(o));
     };
     const int ways = can_move(code) ? kMoved : 0;
     for (int way = 0; way <= ways; ++way) kernel.ways.push_back(TRY(evaluate(code, program_.length, read, options_.formats, way)));
@@ -341,8 +341,13 @@ Status Reference::after_kernel(const Instruction& code, SegmentKind kind, size_t
   return ok();
 }
 
-/// The numbers that all ranks have of an operand: those of rank r from r times its elements on.
-Numbers Reference::of_all_ranks(const Operand& o, std::span<const std::byte> bytes) {
+Result<Numbers> Reference::of_all(const Instruction& exchange, const Operand& o) {
+  const std::span<const std::byte> own = bytes_of(o);
+  const std::vector<std::string> of_run = TRY(options_.exchange({reinterpret_cast<const char*>(own.data()), own.size()}));
+  const AlongAxis axis = along_axis(exchange);
+  std::string joined;
+  for (int64_t j = 0; j < axis.ranks; ++j) joined += of_run[static_cast<size_t>(axis.member(program_.rank, j))];
+  const std::span bytes(reinterpret_cast<const std::byte*>(joined.data()), joined.size());
   Operand all = o;
   all.shape = {static_cast<int64_t>(bytes.size()) / galley_dtype_bytes(o.dtype)};
   Numbers out = Numbers::of(all, bytes);

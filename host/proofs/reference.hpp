@@ -78,8 +78,8 @@ struct ReferenceOptions {
   ReferenceReport* report = nullptr;  ///< null: no reference mode
   FindFormat formats = {};
   ReferenceScope scope = {};
-  /// Returns the bytes that each process has, in the order of ranks, one after the other; not given: there is one process.
-  std::function<Result<std::vector<std::byte>>(std::span<const std::byte>)> exchange = {};
+  /// Returns the bytes that each process has, in the order of ranks; not given: there is one process.
+  std::function<Result<std::vector<std::string>>(std::string_view)> exchange = {};
   OpLookup ops = {};                                                            ///< for gradient rules
   std::function<std::optional<PackedFormat>(const galley_op*)> packed_by = {};  ///< for promises; none: it packs nothing
 };
@@ -139,7 +139,8 @@ class Reference : public Watch {
   /// `made` is the clock when these numbers were made.
   void keep(const Operand& o, std::span<const std::byte> bytes, SegmentKind kind, size_t index, int64_t made);
   Status after_kernel(const Instruction& code, SegmentKind kind, size_t index, bool later);
-  static Numbers of_all_ranks(const Operand& o, std::span<const std::byte> bytes);
+  /// Returns the numbers that all processes of an exchange have of an operand, in the order of their places.
+  Result<Numbers> of_all(const Instruction& exchange, const Operand& o);
   Status check_node(const Instruction& code, const LaunchNode& node, size_t number, const Kernel& kernel);
   Status check_rule(const LaunchNode& node, const Values& inputs);
   Status check_promise(const Instruction& code, const LaunchNode& node, const Kernel& kernel);

@@ -3,7 +3,9 @@
 // adapter and format: it claims SHARD, and the host divides.
 //
 // Stage 1: states, and F32 weights of which the model reads a copy in 16 bit. Stage 2: gradients, so that each micro-batch's are added to
-// the parts of those that update them. Stage 3: all weights, the frozen ones too. What evaluates, samples or exports alone has one process
+// the parts of those that update them. Stage 3: all weights, the frozen ones too. `within` divides among neighbours only, and each group of
+// them has everything, as in PyTorch's hybrid sharding (Zhao et al., "PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel",
+// 2023, arXiv:2304.11277, section 3.2.2): weights go by the fast link, and parts of gradients alone by the slow one. What evaluates, samples or exports alone has one process
 // and divides nothing; nor does a run of one.
 #include "galley/cpp/patterns.hpp"
 #include "galley/cpp/strategy.hpp"
@@ -15,15 +17,18 @@ using namespace galley::sdk;
 class Zero {
  public:
   explicit Zero(const Options& options)
-      : stage_(options.integer("stage")), min_size_(options.integer("min_size")), parameters_(options.strings("parameters")) {}
+      : stage_(options.integer("stage")),
+        min_size_(options.integer("min_size")),
+        within_(options.string("within")),
+        parameters_(options.strings("parameters")) {}
 
   void claim(const GraphReader& graph, const Claims& claims) const {
     if (!claims.about(GALLEY_FACET_SHARD) || graph.run().purpose != GALLEY_PURPOSE_TRAIN) return;
     for (const Claim& tensor : claims) {
       const int64_t parts = claimed(tensor);
       if (parts == GALLEY_SHARD_NO || !takes(graph, tensor.tensor, tensor.parameter)) continue;
-      if (parameters_.empty()) tensor.weak(parts);
-      else tensor.strong(parts);
+      if (parameters_.empty()) tensor.weak(parts, within_.empty() ? nullptr : within_.c_str());
+      else tensor.strong(parts, within_.empty() ? nullptr : within_.c_str());
     }
   }
 
@@ -44,6 +49,7 @@ class Zero {
   }
 
   int64_t stage_, min_size_;
+  std::string within_;  // an axis; "": of all processes
   Patterns parameters_;
 };
 

@@ -28,8 +28,14 @@ class Congruent : public testing::Test {
            "384, "
            "num_hidden_layers = 2, num_attention_heads = 4, num_key_value_heads = 2, max_position_embeddings = 32 } },\n"
            "  data = data.random {}, batch = 1, length = 8, steps = 2, seed = 1,\n  use \"accumulate\" { steps = 4 },\n"
-           "  use \"amp\" { compute = \"bf16\" }, use \"zero\" { stage = 1, min_size = 1 }, use \"adamw\" { lr = 1e-3 },\n}\n";
+           "  use \"amp\" { compute = \"bf16\" }, use \"zero\" { stage = 1, min_size = 1"
+        << (groups() ? ", within = \"board\"" : "") << " }, use \"adamw\" { lr = 1e-3 },\n}\n";
     StudyOptions options = options_of_build();
+    if (groups()) {
+      const std::filesystem::path links = folder_.path() / "links.toml";
+      std::ofstream(links) << "[[link]]\nname = \"board\"\nranks = 2\nbandwidth = 1e9\n[[link]]\nname = \"network\"\nbandwidth = 1e8\n";
+      options.target = links;
+    }
     options.runs = false;
     options.lanes.ranks = kProcesses;
     for (options.lanes.rank = 0; options.lanes.rank < kProcesses; ++options.lanes.rank) {
@@ -39,6 +45,7 @@ class Congruent : public testing::Test {
       studies_.push_back(std::move(*made));
     }
   }
+  virtual bool groups() const { return false; }
   /// What is found; "": nothing.
   std::string found(bool all = true) const {
     std::vector<const Program*> programs;
@@ -103,7 +110,7 @@ TEST_F(Congruent, AnotherBegins) {
 
 TEST_F(Congruent, AnotherProcess) {
   exchange(1, "reduce_scatter").launch()->nodes[0].attrs.set("rank", int64_t{2});
-  EXPECT_NE(found().find("is that of process 2, in the program of process 1"), std::string::npos) << found();
+  EXPECT_NE(found().find("is that of process 2 of its axis, in the program of process 1"), std::string::npos) << found();
 }
 
 TEST_F(Congruent, InOtherMicroBatches) {
@@ -176,6 +183,46 @@ TEST_F(Congruent, OneProcessLeavesSomethingOut) {
     }
   }
   EXPECT_GT(left_out, 10);
+}
+
+/// Two groups of two processes each, each of which has all parts.
+class CongruentGroups : public Congruent {
+ protected:
+  bool groups() const override { return true; }
+  /// The sums of groups of parts.
+  std::vector<size_t> across(size_t process) const {
+    std::vector<size_t> out;
+    for (const size_t at : places(programs_[process], SegmentKind::Micro, "all_reduce"))
+      if (along_axis(programs_[process].segment(SegmentKind::Micro).code[at]).stride == 2) out.push_back(at);
+    return out;
+  }
+};
+
+TEST_F(CongruentGroups, AsTheyWerePlanned) {
+  EXPECT_EQ(found(), "");
+  EXPECT_GT(across(0).size(), 10u);
+  EXPECT_EQ(programs_[3].sharers, 2);
+}
+
+TEST_F(CongruentGroups, AGroupGivesAnotherAnotherPart) {
+  Instruction& sum = programs_[2].segment(SegmentKind::Micro).code[across(2).front()];
+  for (Operand* o : {&sum.inputs[0], &sum.outputs[0]}) o->shape = {elements(o->shape) + 1};
+  EXPECT_NE(found().find(" on the others of its axis"), std::string::npos) << found();
+}
+
+TEST_F(CongruentGroups, AGroupHasOtherNeighbours) {
+  programs_[1].segment(SegmentKind::Micro).code[across(1).front()].launch()->nodes[0].attrs.set("stride", int64_t{1});
+  EXPECT_NE(found().find("2 apart"), std::string::npos) << found();
+}
+
+TEST_F(CongruentGroups, TheFirstGroupLacksAPart) {
+  for (ProgramTensor& t : programs_[1].tensors)
+    if (t.is_part() && elements(t.shape) > 0 && t.owner == Owner::States) {
+      t.shape = {0};
+      EXPECT_NE(found().find("'" + t.name + "'"), std::string::npos) << found();
+      return;
+    }
+  FAIL() << "no part of a state";
 }
 
 TEST_F(Congruent, AnotherWindow) {

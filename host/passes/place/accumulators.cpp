@@ -62,6 +62,7 @@ Status Accumulators::add_lanes(const std::string& name, galley_tensor of, const 
   const bool alone = c_.program.ranks == 1;
   const Cut* const cut = homes_.cut(of);
   if (cut) to.shape = {cut->own().count};
+  if (cut && c_.program.repeats_parts()) return add_groups(name, of, *cut, lane, to);
   TRY_STATUS(code_.op(alone ? c_.roles.copy
                       : cut ? c_.roles.reduce_scatter
                             : c_.roles.all_reduce,
@@ -70,6 +71,16 @@ Status Accumulators::add_lanes(const std::string& name, galley_tensor of, const 
                       : cut ? parts_attrs(c_.program, *cut, homes_.described(of).front())
                             : sum_attrs(c_.program),
                       When::LaneEnds));
+  code_.last().outputs[0].later = GALLEY_ACCUMULATE;
+  return ok();
+}
+
+/// The part of the group's sum, then that of all groups'.
+Status Accumulators::add_groups(const std::string& name, galley_tensor of, const Cut& cut, const Operand& lane, const Operand& to) {
+  const Operand part = code_.temporary("group's sum of " + name, to.dtype, to.shape, homes_.tensors()[of].use, Owner::Gradients);
+  TRY_STATUS(code_.op(c_.roles.reduce_scatter, "reduce " + name, {lane}, {part}, parts_attrs(c_.program, cut, homes_.described(of).front()),
+                      When::LaneEnds));
+  TRY_STATUS(code_.op(c_.roles.all_reduce, "reduce groups of " + name, {part}, {to}, sum_of_groups(c_.program), When::LaneEnds));
   code_.last().outputs[0].later = GALLEY_ACCUMULATE;
   return ok();
 }

@@ -6,7 +6,8 @@
 //     that writes it, and copied back after the last.
 //   · a process with several lanes adds each lane up by itself, and the lane's sum to the home at its end.
 //   · of a gradient that is divided between processes, the home has a part: a lane is added up by itself, too.
-// The last micro-batch of a lane exchanges the sums of lanes with other processes.
+// The last micro-batch of a lane exchanges the sums of lanes with other processes. Where groups of neighbours divide tensors, each group makes
+// its sum first, and the groups add theirs.
 #pragma once
 
 #include <map>
@@ -40,6 +41,7 @@ class Accumulators {
   bool adds_apart(galley_tensor t) const { return several_ || homes_.cut(t); }
   /// Adds a lane's sums of all processes, or the own part of them, to what is there from lanes before.
   Status add_lanes(const std::string& name, galley_tensor of, const Operand& lane, Operand to);
+  Status add_groups(const std::string& name, galley_tensor of, const Cut& cut, const Operand& lane, const Operand& to);
 
   Compilation& c_;
   const Homes& homes_;

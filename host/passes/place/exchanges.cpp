@@ -9,8 +9,23 @@ AttrList sum_attrs(const Program& program) {
   return attrs;
 }
 
+AttrList sum_of_sharers(const Program& program) {
+  AttrList attrs;
+  attrs.set("axis", program.sharers_axis);
+  attrs.set("ranks", program.sharers);
+  return attrs;
+}
+
+AttrList sum_of_groups(const Program& program) {
+  AttrList attrs;
+  attrs.set("axis", "groups of " + program.sharers_axis);
+  attrs.set("ranks", program.ranks / program.sharers);
+  attrs.set("stride", program.sharers);
+  return attrs;
+}
+
 AttrList parts_attrs(const Program& program, const Cut& cut, const Component& described) {
-  AttrList attrs = sum_attrs(program);
+  AttrList attrs = sum_of_sharers(program);
   attrs.set("rank", cut.rank);
   std::vector<int64_t> ends;
   for (const int64_t end : cut.ends) ends.push_back(element_at(cut, described, end));

@@ -1,4 +1,4 @@
-// The attributes of exchanges between all processes of a run, and the exchanges of what the pass `shard` has divided.
+// The attributes of exchanges between processes of a run, and the exchanges of what the pass `shard` has divided.
 #pragma once
 
 #include "host/passes/place/homes.hpp"
@@ -8,6 +8,10 @@ namespace galley {
 
 /// Returns the attributes of a sum over all processes.
 AttrList sum_attrs(const Program& program);
+/// Returns those of a sum over the processes that have the parts of a tensor among them.
+AttrList sum_of_sharers(const Program& program);
+/// Returns those of a sum over the processes that have the same part, each of another group.
+AttrList sum_of_groups(const Program& program);
 /// Returns those of an exchange of the parts of a component.
 AttrList parts_attrs(const Program& program, const Cut& cut, const Component& described);
 

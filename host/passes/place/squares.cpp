@@ -38,7 +38,7 @@ Status Squares::add(const GraphNode& node) {
 
 Status Squares::finish() {
   if (asked_.empty()) return ok();
-  TRY_STATUS(code_.op(c_.roles.all_reduce_here, "reduce squares of blocks", {code_.all_of(all_)}, {}, sum_attrs(c_.program)));
+  TRY_STATUS(code_.op(c_.roles.all_reduce_here, "reduce squares of blocks", {code_.all_of(all_)}, {}, sum_of_sharers(c_.program)));
   for (const Asked& made : std::exchange(asked_, {}))
     TRY_STATUS(code_.op(c_.roles.sum_blocks, "sum of squares of " + homes_.tensors()[made.gradient].name, {blocks(made.block, made.blocks)},
                         {homes_.operand(made.sum)}, {}));

@@ -128,10 +128,12 @@ std::string compare_plans(const Comparison& comparison) {
 
 std::string trained_text(const Comparison& comparison) {
   if (comparison.ranks == 1) return "";
+  const bool groups =
+      std::ranges::any_of(comparison.arms, [](const Arm& arm) { return arm.planned && arm.planned->program.repeats_parts(); });
   return printed(
       "one process trains each arm in the place of %lld, lane after lane: losses and models\n"
-      "  are theirs, to the byte; resident memory and the time of a step are its own\n",
-      static_cast<long long>(comparison.ranks));
+      "  are theirs, %s; resident memory and the time of a step are its own\n",
+      static_cast<long long>(comparison.ranks), groups ? "up to the rounding of groups' sums" : "to the byte");
 }
 
 std::string budget_text(const Comparison& comparison) {

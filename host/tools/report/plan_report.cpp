@@ -181,6 +181,7 @@ Table plan_document(const Program& program, const Plan& plan, const Target& targ
   if (program.lanes > 1) {
     a_step["lanes"] = Value(program.lanes);
     a_step["ranks"] = Value(program.ranks);
+    if (program.sharers > 0) a_step["divided_among"] = Value(program.sharers);
     Table whole;
     for (const auto& [name, why] : program.whole) whole[name] = Value(why);
     if (!whole.empty()) a_step["whole"] = Value(std::move(whole));
@@ -327,6 +328,10 @@ void add_step(const Program& program, const Target& target, const DiskUse& disk,
       out.add("  ranks           %12lld, this is number %lld and has %lld lane%s\n", static_cast<long long>(program.ranks),
               static_cast<long long>(program.rank), static_cast<long long>(program.lanes / program.ranks),
               program.lanes == program.ranks ? "" : "s");
+    if (program.repeats_parts())
+      out.add("  divided among   %12lld neighbours each, on the axis '%s': %lld groups have all parts\n",
+              static_cast<long long>(program.sharers), cut_middle(program.sharers_axis, 40).c_str(),
+              static_cast<long long>(program.ranks / program.sharers));
     if (!program.whole.empty())
       out.add("  whole on each   %12zu of the tensors that processes were to divide: '%s', because %s\n", program.whole.size(),
               program.whole.front().first.c_str(), program.whole.front().second.c_str());
