@@ -187,6 +187,7 @@ class Loop {
         TRY_STATUS(session_.enqueue());
       }
       const StepEvent event = TRY(session_.finished());
+      TRY_STATUS(session_.party().check());  // an exchange that was ended leaves numbers that nobody may keep
       TRY_STATUS(tell(options_, [&](Observer& o) { return o.step(event); }));
       TRY_STATUS(ask_to_stop());
       if (!session_.ended().empty() && event.step < last_) {

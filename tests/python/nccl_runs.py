@@ -7,7 +7,7 @@ import shutil
 import signal
 import time
 
-from galley_test import binary, case, cases, check, every, finish, fresh_folder, from_config, program, run, Run, take_turns, until, use
+from galley_test import binary, case, cases, check, end_of, every, finish, fresh_folder, from_config, program, run, Run, take_turns, until, use
 from gpus_kit import GPU, begin, end, processes, train_with_gpus
 from ranks_kit import left
 from steps_kit import recipes, trained
@@ -120,6 +120,24 @@ def no_plugin():
             (folder / 'plugins' / plugin.name).symlink_to(plugin)
     for one in processes(2, 'train', written('nobody', four, adamw), '--out', 'nobody', *GPU, executable=(folder / 'galley').absolute()):
         check(one.returncode == 2 and "no plugin joins processes on device 'cuda-emulated'" in one.stderr, one)
+
+
+@cases(['metrics'], turns=6)
+def stands_still(_):
+    """A process that is stopped is given up; the others keep no number of the step in which they waited for it."""
+    path = written('still', four, adamw, steps=5000, save=dict(every=1))
+    started = begin(2, 'train', path, '--out', 'still', *GPU)
+    check(until(lambda: len(states('still')) > 1, started[0]), 'no state was saved')
+    os.kill(started[1].pid, signal.SIGSTOP)
+    try:
+        ended = end_of(started[0])
+        check(ended.returncode == 1 and 'gives no sign' in ended.stderr, f'{ended}')
+    finally:
+        started[1].kill()
+        end_of(started[1])
+    steps = Run('still').steps
+    whole = trained(written('still-whole', four, adamw, steps=5000, save=dict(every=1)), 'still-whole', *GPU, '--until', len(steps))
+    check(len(steps) > 1 and steps == whole.steps, f'{steps}, and of a run that nobody has stopped {whole.steps}')
 
 
 take_turns(['validated', 'proved:--reference', 'proved:--poison'], 3)
