@@ -200,7 +200,7 @@ def galley(*args, input=None, stdout=subprocess.PIPE, timeout=60, cwd=None, befo
 
 def sets_of(*recipes):
     """The flags that give recipes their paths."""
-    texts = [pathlib.Path(x).read_text() for x in recipes if str(x).endswith('.lua')]
+    texts = [pathlib.Path(x).read_text() for x in recipes if str(x).endswith('.lua') and pathlib.Path(x).exists()]
     return [x for name, path in _arguments.items() if any(f'arg("{name}")' in text for text in texts) for x in ('--set', f'{name}={path}')]
 
 
