@@ -27,6 +27,7 @@ struct Process : Little {
   void exchange(const std::string& name, std::vector<Operand> inputs, std::vector<Operand> outputs) {
     LaunchNode& node = op(kMicro, name, std::move(inputs), std::move(outputs)).launch()->nodes[0];
     node.op = exchange_op();
+    node.attrs.set("ranks", program.ranks);
     node.attrs.set("ends", std::vector<int64_t>{1, 2});
   }
   void step(const std::string& name, double seconds, std::vector<Operand> operands) {

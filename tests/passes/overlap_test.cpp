@@ -93,6 +93,7 @@ struct Streams : Little {
   void exchange(double seconds, std::vector<Operand> inputs, std::vector<Operand> outputs) {
     Launch& launch = *op(kUpdate, "exchange", std::move(inputs), std::move(outputs)).launch();
     launch.nodes[0].op = exchange_op();
+    launch.nodes[0].attrs.set("ranks", program.ranks);
     launch.link_bytes = seconds;
   }
   /// What other processes have of a tensor comes here.

@@ -36,6 +36,7 @@ struct Exchanging {
   Instruction& exchange(SegmentKind kind, TensorId t) {
     Instruction& made = little.op(kind, "exchange", {little.rw(t)}, {});
     made.launch()->nodes[0].op = &op;
+    made.launch()->nodes[0].attrs.set("ranks", little.program.ranks);
     made.launch()->link_bytes = kSent;
     return made;
   }
@@ -54,6 +55,18 @@ TEST(Exchanges, TakeTheNearestLinkThatJoinsAll) {
   Exchanging made(2, 2);
   made.target.memories[0].in_bandwidth = 1;  // the operand, once read
   EXPECT_DOUBLE_EQ(made.seconds(), 16) << "what the kernel does here takes longer";
+}
+
+TEST(Exchanges, OfGroupsTakeTheLinkOfTheirSpan) {
+  Exchanging made(64, 64);
+  AttrList& attrs = made.little.program.segment(kMicro).code[1].launch()->nodes[0].attrs;
+  attrs.set("ranks", int64_t{8});
+  EXPECT_DOUBLE_EQ(made.seconds(), 1 + 3 * .25) << "neighbours on a board";
+  attrs.set("stride", int64_t{8});
+  EXPECT_DOUBLE_EQ(made.seconds(), 10 + 3 * .5) << "one on each board";
+  EXPECT_EQ((AlongAxis{8, 8}.place(43)), 5);
+  EXPECT_EQ((AlongAxis{8, 8}.member(43, 0)), 3);
+  EXPECT_EQ((AlongAxis{8, 1}.member(43, 7)), 47);
 }
 
 TEST(Exchanges, OfOneProcessOrOnNoLinkTakeWhatTheKernelTakes) {
