@@ -28,7 +28,7 @@ def step_of(path, n, *flags):
     return json.loads(run('plan', path, '--json', '--ranks', n, *flags).stdout)['step']
 
 
-@cases(CASES, turns=3)
+@cases(CASES, turns=6)
 def the_same_bytes(label, uses):
     name = label.replace(' ', '-')
     path = written(name, *uses)
@@ -68,7 +68,7 @@ def proved():
     check(left(train_with(2, path, 'proved-2', '--reference', '--poison', *BESIDE)) == one, 'a checked run leaves something else')
 
 
-@cases(['offload-optimizer', 'offload-activations'])
+@cases(['offload-optimizer', 'offload-activations'], turns=2)
 def beside_offload(name):
     """Copies and exchanges, on queues of their own: planned for all processes, and run on a device that does what is on its queues as late, or as early, as it may."""
     for stage in (1, 2, 3):

@@ -5,7 +5,7 @@ import json
 import pathlib
 import re
 
-from galley_test import case, cases, check, every, finish, fresh_folder, from_config, run, Run, use
+from galley_test import case, cases, check, every, finish, fresh_folder, from_config, run, Run, take_turns, use
 from gpus_kit import GPU, train_with_gpus
 from ranks_kit import left, mpirun, train_with
 from steps_kit import planned, recipes, refused, trained
@@ -41,7 +41,7 @@ def losses(run_of):
     return [x['loss'] for x in run_of.lines if 'loss' in x]
 
 
-@cases(CASES, turns=2)
+@cases(CASES, turns=4)
 def groups_of_two(name, uses):
     """Every stage leaves the same bytes, and the losses of one process; a run that is stopped goes on to them."""
     one = trained(written(f'{name}-one', *uses), f'{name}-one')
@@ -123,4 +123,5 @@ def refusals():
     refused(of_six('odd', within(1), adamw), "along the axis 'board', which the run does not have", "'data' (3)", flags=('--ranks', 3, *LINKS))
 
 
+take_turns(['one_group', 'proofs', 'on_gpus'], 3)
 finish()
