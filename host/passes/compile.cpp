@@ -68,14 +68,6 @@ constexpr Pass passes[] = {
     // Instructions of different queues run at the same time; events are all that orders them.
 };
 
-}  // namespace
-
-std::vector<PassInfo> pass_list() {
-  std::vector<PassInfo> out;
-  for (const Pass& pass : passes) out.push_back(pass.info);
-  return out;
-}
-
 /// Processes that a link joins are on an axis, if all of them are on such axes.
 std::shared_ptr<const Axes> axes_of(const Lanes& lanes, const Target& target) {
   auto out = std::make_shared<Axes>(lanes.ranks, lanes.rank);
@@ -83,6 +75,14 @@ std::shared_ptr<const Axes> axes_of(const Lanes& lanes, const Target& target) {
     const int64_t joined = link.joins(lanes.ranks) ? lanes.ranks : link.ranks;
     if (lanes.ranks % joined == 0) out->add(link.name, joined);
   }
+  return out;
+}
+
+}  // namespace
+
+std::vector<PassInfo> pass_list() {
+  std::vector<PassInfo> out;
+  for (const Pass& pass : passes) out.push_back(pass.info);
   return out;
 }
 

@@ -74,7 +74,7 @@ void overlap_transfers(Compilation& c) {
     std::vector<Instruction>& code = program.segment(kind).code;
     if (program.ranks > 1) share_gathers(program, c.target, code);
     if (exchanges) order_exchanges(program, c.target, code);
-    if (Transfers(program, code, c.target, exchanges).empty()) continue;
+    if (std::ranges::none_of(code, [&](const Instruction& i) { return is_transfer(i, exchanges); })) continue;
     placed[kind] = once[kind] = code;
     copy_once(program, once[kind], c.target);
   }

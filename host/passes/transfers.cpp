@@ -40,10 +40,6 @@ Transfers::Transfers(const Program& program, const std::vector<Instruction>& cod
   choose();
 }
 
-bool Transfers::is_transfer(const Instruction& i) const {
-  return i.queue != 0 ? i.action() == Action::Copy : exchanges_ != 0 && i.exchanges();
-}
-
 bool Transfers::brings(const Instruction& i) const {
   if (i.outputs.empty() || !i.outputs[0].present()) return false;
   const Operand& made = i.outputs[0];

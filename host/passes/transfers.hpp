@@ -19,6 +19,12 @@ namespace galley {
 /// Seconds that differ by less come from rounding.
 inline constexpr double kSameSeconds = 1 + 1e-9;
 
+/// Returns whether an instruction may run beside the kernels: a copy on a queue of its own, or an exchange. `exchanges`: the queue to which
+/// exchanges go; 0: they stay where they are.
+inline bool is_transfer(const Instruction& i, uint32_t exchanges) {
+  return i.queue != 0 ? i.action() == Action::Copy : exchanges != 0 && i.exchanges();
+}
+
 /// Schedules the transfers of one segment: copies on queues of their own, and exchanges. They run beside the tasks of queue 0. A task is an
 /// instruction of queue 0 that neither records, nor waits, nor is a transfer. Tasks and transfers have places, in the order of the code; gap
 /// k is where task k comes next.
@@ -35,7 +41,6 @@ class Transfers {
   /// `exchanges`: the queue to which exchanges go; 0: they stay where they are.
   Transfers(const Program& program, const std::vector<Instruction>& code, const Target& target, uint32_t exchanges);
 
-  bool empty() const { return transfers_.empty(); }
   /// Returns the most bytes, over all places, that transfers hold beyond what they hold as placed.
   int64_t in_flight() const;
   /// Moves transfers nearer to their tasks until they hold at most so many bytes beyond.
@@ -66,7 +71,7 @@ class Transfers {
     int64_t bytes;
     size_t begin, end;  ///< the places that were chosen
   };
-  bool is_transfer(const Instruction& i) const;
+  bool is_transfer(const Instruction& i) const { return galley::is_transfer(i, exchanges_); }
   /// Returns whether it makes what nothing else has made in this segment.
   bool brings(const Instruction& i) const;
   std::vector<std::pair<TensorId, Use>> uses_of(const Instruction& i, size_t index) const;
