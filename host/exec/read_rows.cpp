@@ -51,4 +51,17 @@ Status read_rows(const tensor_files::Reader& reader, const tensor_files::Entry& 
   return ok();
 }
 
+Status read_elements(const tensor_files::Reader& reader, const tensor_files::Entry& entry, const Read& from, int64_t first,
+                     std::span<std::byte> bytes) {
+  const int64_t size = galley_dtype_bytes(dtype_of(entry.dtype));
+  while (!bytes.empty()) {
+    const int64_t together = from.runs.together(first, std::ssize(bytes) / size);
+    const auto count = static_cast<size_t>(together * size);
+    TRY_STATUS(read_rows(reader, entry, from, static_cast<uint64_t>(from.runs.at(first) * size), bytes.first(count)));
+    first += together;
+    bytes = bytes.subspan(count);
+  }
+  return ok();
+}
+
 }  // namespace galley

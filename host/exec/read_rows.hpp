@@ -17,5 +17,8 @@ Shape shape_read(const tensor_files::Entry& entry, const Read& from);
 /// file's rows, computed in F64 and rounded once to the file's dtype, of plain numbers.
 Status read_rows(const tensor_files::Reader& reader, const tensor_files::Entry& entry, const Read& from, uint64_t offset,
                  std::span<std::byte> bytes);
+/// Reads elements of what is read, from the element `first` of it on: of all of the file's tensor, or of a part (Read::runs).
+Status read_elements(const tensor_files::Reader& reader, const tensor_files::Entry& entry, const Read& from, int64_t first,
+                     std::span<std::byte> bytes);
 
 }  // namespace galley

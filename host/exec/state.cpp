@@ -16,6 +16,7 @@
 #include "host/exec/convert.hpp"
 #include "host/exec/folder.hpp"
 #include "host/exec/state_text.hpp"
+#include "host/exec/summed_runs.hpp"
 #include "host/plan/checksums.hpp"
 
 namespace galley {
@@ -87,25 +88,7 @@ std::vector<safetensors::Item> items_of(const Program& program) {
   return items;
 }
 
-/// The bytes of a tensor in order, with what they add to its checksum.
-class Summed {
- public:
-  explicit Summed(const ProgramTensor& tensor) : word_(tensor.is_part() ? first_word(tensor) : 0) {}
-  /// Pieces are whole words but for the tensor's last.
-  void add(std::span<const std::byte> piece) {
-    sum_ += galley_checksum_part(piece.data(), static_cast<int64_t>(piece.size()), word_);
-    word_ += static_cast<int64_t>(piece.size()) / 8;
-  }
-  uint64_t sum() const { return sum_; }
-
- private:
-  int64_t word_;
-  uint64_t sum_ = 0;
-};
-
 uint64_t checksum_of(const ProgramTensor& tensor, uint64_t sum) { return galley_checksum_begin(whole_bytes(tensor)) + sum; }
-
-int64_t first_byte(const ProgramTensor& tensor) { return tensor.first * galley_dtype_bytes(tensor.dtype); }
 
 /// Writes what this process has: its parts, and if it leads what is whole. `sums` gets what they add to the checksums, in the order of
 /// Program::resume.
@@ -115,14 +98,12 @@ Status write_tensors(const fs::path& path, const Program& program, Machine& mach
   for (size_t i = 0; i < sums.size(); ++i) {
     const auto& [name, id] = program.resume[i];
     const ProgramTensor& tensor = tensor_of(program, id);
-    if (tensor.is_part() ? !program.counts_parts() : !leads) continue;
-    Summed summed(tensor);
-    uint64_t at = places.at(name).begin + static_cast<uint64_t>(first_byte(tensor));
+    if (tensor.is_part() ? !program.counts(tensor) : !leads) continue;
+    SummedRuns summed(tensor);
+    const uint64_t begin = places.at(name).begin;
     TRY_STATUS(machine.show(id, [&](std::span<const std::byte> bytes) {
-      summed.add(bytes);
-      Status written = file.write_at(bytes, at);
-      at += bytes.size();
-      return written;
+      return summed.each(bytes,
+                         [&](int64_t at, std::span<const std::byte> run) { return file.write_at(run, begin + static_cast<uint64_t>(at)); });
     }));
     sums[i] = summed.sum();
   }
@@ -246,13 +227,10 @@ Status read_tensors(const fs::path& file, const fs::path& state, const Program& 
       return run_error(file.string() + ": tensor '" + name + "' is " + tensor_files::describe(entry->dtype, entry->shape) +
                        ", the run has " + tensor_files::describe(dtype, shape));
     }
-    Summed summed(tensor);
-    auto at = static_cast<uint64_t>(first_byte(tensor));
+    SummedRuns summed(tensor);
     TRY_STATUS(machine.fill(id, 0, tensor.bytes, [&](std::span<std::byte> bytes) {
-      Status read = reader.read_bytes(*entry, at, bytes);
-      if (read.ok()) summed.add(bytes);
-      at += bytes.size();
-      return read;
+      return summed.each(bytes,
+                         [&](int64_t at, std::span<std::byte> run) { return reader.read_bytes(*entry, static_cast<uint64_t>(at), run); });
     }));
     sums[i] = summed.sum();
   }
@@ -270,7 +248,7 @@ Status load_state(const fs::path& state, const Program& program, Machine& machin
   if (!parts.empty()) {
     TRY_STATUS(together.first_error(std::move(read)));
     std::vector<uint64_t> all;
-    for (const size_t i : parts) all.push_back(program.counts_parts() ? sums[i] : 0);
+    for (const size_t i : parts) all.push_back(program.counts(tensor_of(program, program.resume[i].second)) ? sums[i] : 0);
     TRY_STATUS(together.add_up(all));
     for (size_t k = 0; k < parts.size(); ++k) sums[parts[k]] = all[k];
     read = ok();

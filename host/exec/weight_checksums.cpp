@@ -1,20 +1,18 @@
 #include "host/exec/weight_checksums.hpp"
 
 #include "galley/checksum.h"
+#include "host/exec/summed_runs.hpp"
 
 namespace galley {
 namespace {
 
 /// The checksum of a weight, or what a part of one adds to it, which the host makes piece by piece.
 Result<uint64_t> checksum_of_weight(Machine& machine, const ProgramTensor& weight, TensorId id) {
-  uint64_t checksum = weight.is_part() ? 0 : galley_checksum_begin(weight.bytes);
-  int64_t word = weight.is_part() ? first_word(weight) : 0;
-  TRY_STATUS(machine.show(id, [&](std::span<const std::byte> piece) -> Status {
-    checksum += galley_checksum_part(piece.data(), static_cast<int64_t>(piece.size()), word);
-    word += static_cast<int64_t>(piece.size()) / 8;  // pieces are whole words but for the last
-    return ok();
-  }));
-  return checksum;
+  const uint64_t begin = weight.is_part() ? 0 : galley_checksum_begin(weight.bytes);
+  SummedRuns summed(weight);
+  TRY_STATUS(machine.show(
+      id, [&](std::span<const std::byte> piece) { return summed.each(piece, [](int64_t, std::span<const std::byte>) { return ok(); }); }));
+  return begin + summed.sum();
 }
 
 }  // namespace
@@ -39,11 +37,12 @@ Status WeightChecksums::take(std::span<uint64_t> out) const {
   if (parts_.empty()) return own;
   TRY_STATUS(executor_.together().first_error(std::move(own)));
   std::vector<uint64_t> sums;
-  for (const size_t i : parts_) sums.push_back(executor_.program().counts_parts() ? out[i] : 0);
+  const auto weight = [&](size_t i) -> const ProgramTensor& {
+    return executor_.program().tensors[static_cast<size_t>(checksums_[i].weight)];
+  };
+  for (const size_t i : parts_) sums.push_back(executor_.program().counts(weight(i)) ? out[i] : 0);
   TRY_STATUS(executor_.together().add_up(sums));
-  for (size_t k = 0; k < parts_.size(); ++k)
-    out[parts_[k]] =
-        sums[k] + galley_checksum_begin(whole_bytes(executor_.program().tensors[static_cast<size_t>(checksums_[parts_[k]].weight)]));
+  for (size_t k = 0; k < parts_.size(); ++k) out[parts_[k]] = sums[k] + galley_checksum_begin(whole_bytes(weight(parts_[k])));
   return ok();
 }
 

@@ -157,7 +157,8 @@ Status WeightFiles::read(const Instruction& code) {
 
   const uint32_t from = dtype_of(entry->dtype), to = operand.dtype;
   const int64_t from_bytes = galley_dtype_bytes(from), to_bytes = galley_dtype_bytes(to);
-  const int64_t count = elements(operand.shape), first = from_file.first;
+  const int64_t count = elements(operand.shape);
+  const Runs& runs = from_file.runs;
   const Shape& shape = from_file.whole.empty() ? operand.shape : from_file.whole;
   std::byte* const direct = machine_.host_address(operand.tensor, operand.offset);
 
@@ -179,15 +180,15 @@ Status WeightFiles::read(const Instruction& code) {
     std::byte* const source = straight ? direct + done * to_bytes : buffer;
     std::byte* const target = direct ? direct + done * to_bytes : buffer + most * from_bytes;
     const std::span<std::byte> read = {source, static_cast<size_t>(part * from_bytes)};
-    TRY_STATUS(read_rows(reader, *entry, from_file, static_cast<uint64_t>((first + done) * from_bytes), read));
+    TRY_STATUS(read_elements(reader, *entry, from_file, done, read));
     if (const int64_t bad = blocks ? tensor_files::first_broken_block(entry->dtype, read) : -1; bad >= 0)
       return recipe_error(
-          reader.place_of(*entry) + ", block " + std::to_string((first + done) / block + bad) + ": a scale is NaN or infinite",
+          reader.place_of(*entry) + ", block " + std::to_string(runs.at(done) / block + bad) + ": a scale is NaN or infinite",
           "these weights are broken; training would only spread it");
     if (source != target) convert(target, to, source, from, part);
     // What is finite in the file and not here does not fit; what is not finite there is not here either.
     if (const int64_t bad = first_not_finite(target, to, part); bad >= 0) {
-      const std::string place = reader.place_of(*entry) + ", element " + index_text(first + done + bad, shape) + ": ";
+      const std::string place = reader.place_of(*entry) + ", element " + index_text(runs.at(done + bad), shape) + ": ";
       double value = 0;
       convert(&value, GALLEY_F64, source + bad * from_bytes, from, 1);
       if (first_not_finite(source, from, part) == bad)

@@ -1,5 +1,5 @@
-// The axes of a run's processes, for plugins: all of them are on the axis "data", and the neighbours that a link of the target joins are on
-// one with the link's name.
+// The axes of a run's processes, for plugins. Those that compute the same micro-batches are neighbours, on the axis that the recipe names; their
+// groups are on the axis "data". Where there are no such groups, the neighbours that a link of the target joins are on one with the link's name.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,17 @@ namespace galley {
 
 class Axes {
  public:
-  Axes(int64_t ranks, int64_t rank) : ranks_(ranks), rank_(rank) { add("data", ranks); }
+  /// `together`: of as many processes as compute the same micro-batches, of which the run has a multiple; `name`: their axis, "": there is none.
+  Axes(int64_t ranks, int64_t rank, int64_t together = 1, const std::string& name = "") : ranks_(ranks), rank_(rank) {
+    add("data", ranks / together, together);
+    if (!name.empty()) add(name, together);
+  }
   Axes(const Axes&) = delete;
   Axes& operator=(const Axes&) = delete;
-  /// Adds the axis of so many neighbours, of which the run has a multiple: 0 … n − 1, n … 2 n − 1, … A name that is there stays as it is.
-  void add(const std::string& name, int64_t neighbours) {
+  /// Adds the axis of so many processes, `stride` apart, of which the run has a multiple. A name that is there stays as it is.
+  void add(const std::string& name, int64_t ranks, int64_t stride = 1) {
     if (find(name)) return;
-    axes_.push_back({sizeof(galley_axis), 1, names_.emplace_back(name).c_str(), neighbours, rank_ % neighbours, 1, 0});
+    axes_.push_back({sizeof(galley_axis), 1, names_.emplace_back(name).c_str(), ranks, rank_ / stride % ranks, stride, 0});
     list_.push_back(&axes_.back());
   }
   /// Returns them as galley_run_info shows them.

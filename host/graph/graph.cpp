@@ -22,6 +22,13 @@ Status Graph::check_room() const {
                       "what a rewrite has added it must not adapt again");
 }
 
+Runs GraphTensor::runs() const {
+  if (!part) return {};
+  const int64_t inner = elements(Shape(shape.begin() + part->dimension + 1, shape.end()));
+  if (part->dimension == 0) return {part->first * inner};
+  return {part->first * inner, shape[part->dimension] * inner, part->whole * inner};
+}
+
 Result<galley_tensor> Graph::make(GraphTensor tensor) {
   TRY_STATUS(check_room());
   if (tensor.name.empty()) return plugin_error("a tensor without a name");

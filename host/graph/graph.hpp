@@ -99,10 +99,20 @@ struct GraphTensor {
   SavedAs saved;
   Storage storage;
   Slice slice;
+  std::optional<galley_part> part =
+      {};                    ///< this process's, of what a strategy has divided: `shape` is the part's. Its axis lives as long as the run
   Fill fill = Fill::Tokens;  ///< what the data puts into an input
   int64_t below = 0;         ///< an input's numbers are below this; 0: not known
 
   int64_t count() const { return elements(shape); }
+  /// Returns the shape of the whole tensor of which this may be a part.
+  Shape whole() const {
+    Shape out = shape;
+    if (part) out[part->dimension] = part->whole;
+    return out;
+  }
+  /// Returns how its elements lie in the whole tensor.
+  Runs runs() const;
   int64_t bytes() const { return count() * galley_dtype_bytes(dtype); }
   bool parameter_kind() const { return kind == GALLEY_KIND_PARAMETER; }
   bool trainable() const { return flags & GALLEY_TENSOR_TRAINABLE; }

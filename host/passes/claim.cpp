@@ -20,19 +20,21 @@ void add_nodes(const Graph& graph, Section section, std::vector<Who>* subjects) 
 /// Shares the window's micro-batches out over lanes, and these over processes.
 Status share_out(Compilation& c) {
   Lanes out = c.options.lanes;
-  if (out.lanes == 0) out.lanes = out.ranks;
+  const int64_t groups = out.groups();
+  const std::string shares = out.together > 1 ? "groups of " + std::to_string(out.together) + " processes" : "processes";
+  if (out.lanes == 0) out.lanes = groups;
   const int64_t all = c.decisions.micro_batches;
   const std::string window = "a window has " + std::to_string(all) + (all == 1 ? " micro-batch" : " micro-batches");
   if (out.lanes > all)
     return recipe_error(
-        window + ", which cannot be shared out over " + std::to_string(out.lanes) + (c.options.lanes.lanes ? " lanes" : " processes"),
-        "let it have " + std::to_string(out.lanes) + " or more, or take fewer" + (c.options.lanes.lanes ? " lanes" : " processes"));
-  if (out.lanes % out.ranks != 0) {
+        window + ", which cannot be shared out over " + std::to_string(out.lanes) + (c.options.lanes.lanes ? " lanes" : " " + shares),
+        "let it have " + std::to_string(out.lanes) + " or more, or take fewer" + (c.options.lanes.lanes ? " lanes" : " " + shares));
+  if (out.lanes % groups != 0) {
     std::string fit;
     for (int64_t n = 1; n <= out.lanes; ++n)
       if (out.lanes % n == 0) fit += (fit.empty() ? "" : n == out.lanes ? " or " : ", ") + std::to_string(n);
     return recipe_error(
-        "the run has " + std::to_string(out.lanes) + " lanes, which cannot be shared out over " + std::to_string(out.ranks) + " processes",
+        "the run has " + std::to_string(out.lanes) + " lanes, which cannot be shared out over " + std::to_string(groups) + " " + shares,
         "start " + fit + " of them");
   }
   c.decisions.lanes = out;
@@ -67,8 +69,8 @@ Status claim_gradients(Compilation& c) {
   // A lane of one micro-batch keeps no whole gradient until its next one.
   const auto parts = [&](const Who& who) { return c.graph.tensor(who.tensor).storage.shard != GALLEY_SHARD_NO; };
   Lanes& lanes = c.decisions.lanes;
-  if (c.trains() && lanes.ranks > 1 && c.options.lanes.lanes == 0 && std::ranges::any_of(subjects, parts))
-    lanes.lanes = c.decisions.micro_batches / lanes.ranks * lanes.ranks;
+  if (c.trains() && lanes.groups() > 1 && c.options.lanes.lanes == 0 && std::ranges::any_of(subjects, parts))
+    lanes.lanes = c.decisions.micro_batches / lanes.groups() * lanes.groups();
   return ok();
 }
 

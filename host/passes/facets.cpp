@@ -157,9 +157,13 @@ Status take_shard(const Answer& a) {
     return plugin_error(a.by() + ": SHARD of '" + a.name + "' is " + std::to_string(a.said.number) + ", which is no GALLEY_SHARD_… of it");
   a.tensor().storage.shard = a.said.number;
   const Axes& axes = *a.c.draft.run.axes;
-  if (a.said.number == GALLEY_SHARD_NO || axes.ranks() == 1) return ok();
   const galley_axis* const axis = axes.find(a.said.text.empty() ? "data" : a.said.text);
+  if (a.said.number == GALLEY_SHARD_NO || axes.ranks() == 1 || (axis && axis->ranks == 1)) return ok();
   if (!axis) return no_axis(a, axes);
+  if (a.c.decisions.lanes.axis == axis->name)
+    return recipe_error(
+        a.by() + ": '" + a.name + "' is to be divided along the axis '" + axis->name + "', whose processes compute together",
+        "a strategy's 'divide' makes parts along it; leave the axis out here: that is \"data\"");
   const galley_axis*& all = a.c.decisions.divides;
   if (all && all != axis)
     return recipe_error(

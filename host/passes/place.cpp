@@ -31,7 +31,8 @@ constexpr int64_t kStagingBytes = 1 << 20;
 int64_t parameter_count(const Graph& graph, bool trainable_only) {
   int64_t n = 0;
   for (galley_tensor t = 1; t <= graph.tensor_count(); ++t)
-    if (const GraphTensor& x = graph.tensor(t); x.parameter_kind() && !x.unused && (!trainable_only || x.trainable())) n += x.count();
+    if (const GraphTensor& x = graph.tensor(t); x.parameter_kind() && !x.unused && (!trainable_only || x.trainable()))
+      n += elements(x.whole());
   return n;
 }
 
@@ -129,6 +130,8 @@ Status begin(Compilation& c, Homes& homes) {
   p.lanes = c.decisions.lanes.lanes;
   p.ranks = c.decisions.lanes.ranks;
   p.rank = c.decisions.lanes.rank;
+  p.together = c.decisions.lanes.together;
+  p.together_axis = c.decisions.lanes.axis;
   if (const galley_axis* axis = c.decisions.divides; axis && !c.cuts.tensors.empty()) {
     p.sharers = axis->ranks;
     p.sharers_axis = axis->name;
@@ -175,7 +178,7 @@ Status move_rows(Compilation& c, const Homes& homes, SegmentCode& code, galley_t
 Status place_window_end(Compilation& c, const Homes& homes, SegmentCode& code) {
   if (!c.lane_random) return ok();
   const galley_tensor random = *c.draft.scalars.get(GALLEY_SCALAR_RANDOM);
-  TRY_STATUS(move_rows(c, homes, code, random, c.program.rank + 1));
+  TRY_STATUS(move_rows(c, homes, code, random, c.program.group() + 1));
   return code.op(c.roles.copy, "window.random of the lane", {homes.operand(random)}, {homes.operand(c.lane_random)}, {});
 }
 
@@ -188,14 +191,14 @@ Status place_lane_end(Compilation& c, const Homes& homes, Emitter& micro) {
   if (!c.lane_random) return ok();
   const galley_tensor random = *c.draft.scalars.get(GALLEY_SCALAR_RANDOM);
   TRY_STATUS(move_rows(c, homes, code, random, c.program.lanes, When::LaneStays));
-  TRY_STATUS(move_rows(c, homes, code, c.lane_random, c.program.ranks, When::LaneEnds));
+  TRY_STATUS(move_rows(c, homes, code, c.lane_random, c.program.groups(), When::LaneEnds));
   return code.op(c.roles.copy, "micro.random of the lane", {homes.operand(c.lane_random)}, {homes.operand(random)}, {}, When::LaneEnds);
 }
 
 /// Update draws the same random numbers in each process.
 Status place_update_begin(Compilation& c, const Homes& homes, SegmentCode& code) {
   if (!c.lane_random) return ok();
-  return move_rows(c, homes, code, *c.draft.scalars.get(GALLEY_SCALAR_RANDOM), -(c.program.rank + c.program.lanes));
+  return move_rows(c, homes, code, *c.draft.scalars.get(GALLEY_SCALAR_RANDOM), -(c.program.group() + c.program.lanes));
 }
 
 /// The window part, and micro as if nothing were recomputed.
@@ -301,7 +304,11 @@ Status place_checksums(Compilation& c) {
     for (const WeightChecksum& s : weight_checksums(p, kind)) {
       if (!s.checksum.present()) continue;
       AttrList attrs;
-      if (const ProgramTensor& weight = code.tensor(s.weight); weight.is_part()) attrs.set("first", first_word(weight));
+      if (const ProgramTensor& weight = code.tensor(s.weight); weight.is_part()) {
+        const Runs bytes = byte_runs(weight);
+        attrs.set("first", bytes.first / 8);
+        if (bytes.run) attrs.set("run", bytes.run / 8), attrs.set("step", bytes.step / 8);
+      }
       TRY_STATUS(code.op(c.roles.checksum, "checksum of " + code.tensor(s.weight).name, {s.bytes}, {s.checksum}, std::move(attrs)));
     }
   }

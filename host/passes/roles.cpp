@@ -22,6 +22,7 @@ Result<Roles> bind_roles(Plugins& plugins) {
   const std::pair<const char*, const galley_op**> wanted[] = {{"add", &roles.add},
                                                               {"copy", &roles.copy},
                                                               {"sum_squares", &roles.sum_squares},
+                                                              {"transpose", &roles.transpose},
                                                               {"block_squares", &roles.block_squares},
                                                               {"sum_blocks", &roles.sum_blocks},
                                                               {"norm_finish", &roles.norm_finish},

@@ -37,6 +37,7 @@ struct Roles {
   const galley_op* reduce_scatter = nullptr;    ///< or to the part that this process has of it
   const galley_op* all_gather = nullptr;        ///< makes a tensor of the parts that all processes have
   const galley_op* all_gather_here = nullptr;   ///< brings parts to all processes, each of which has the whole
+  const galley_op* transpose = nullptr;         ///< makes columns of rows: parts of a tensor are rows where they are exchanged
   const galley_op* checksum = nullptr;          ///< makes checksums of weights, for the proof of training
 };
 

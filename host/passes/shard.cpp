@@ -65,6 +65,8 @@ class Sharding {
     for (galley_tensor t = 1; t <= graph_.tensor_count(); ++t)
       if (const GraphTensor& x = tensor(t); x.parameter_kind() && !x.unused && !x.storage.numbers_of && !x.shape.empty() && x.count() > 0)
         families_[t].parameter = t;
+    for (auto& [t, family] : families_)
+      if (const auto& part = tensor(t).part) keep_whole(family, "it is a part along the axis '" + std::string(part->axis) + "' already");
     for (galley_tensor t = 1; t <= graph_.tensor_count(); ++t) {
       const GraphTensor& x = tensor(t);
       const bool claims = (x.kind == GALLEY_KIND_STATE || x.kind == GALLEY_KIND_GRADIENT) && x.storage.shard != GALLEY_SHARD_NO;

@@ -13,8 +13,11 @@ struct WeightChecksum {
   Operand checksum;  ///< its row of Program::checksums; absent if the weight lies where nothing computes: the host makes that one
 };
 
-/// Returns the word of the whole with which a part begins.
-inline int64_t first_word(const ProgramTensor& part) { return part.first * galley_dtype_bytes(part.dtype) / 8; }
+/// Returns how a tensor's bytes lie in the whole tensor of which it may be a part.
+inline Runs byte_runs(const ProgramTensor& t) {
+  const int64_t bytes = galley_dtype_bytes(t.dtype);
+  return {t.first * bytes, t.run * bytes, t.step * bytes};
+}
 /// Returns the bytes of all of a tensor of which there may be a part.
 inline int64_t whole_bytes(const ProgramTensor& t) { return t.is_part() ? elements(t.whole) * galley_dtype_bytes(t.dtype) : t.bytes; }
 

@@ -11,6 +11,7 @@
 // says so (When), and if an operand is written by the first of a lane and added to by later ones, its `later` access says so.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -55,6 +56,18 @@ enum class Life : uint8_t {
   Texts     ///< from the begin of `caches` to the end of `next`: what is kept while texts are generated
 };
 
+/// How the elements of a part lie in its whole tensor: `run` of them together, from `first` on, and each run `step` after the one before.
+struct Runs {
+  int64_t first = 0;
+  int64_t run = 0;  ///< 0: all of them
+  int64_t step = 0;
+
+  /// Returns where element i of the part is.
+  int64_t at(int64_t i) const { return run ? first + i / run * step + i % run : first + i; }
+  /// Returns how many of `count` elements lie together from element i on.
+  int64_t together(int64_t i, int64_t count) const { return run ? std::min(run - i % run, count) : count; }
+};
+
 struct ProgramTensor {
   std::string name;
   uint32_t dtype = GALLEY_F32;
@@ -66,8 +79,12 @@ struct ProgramTensor {
   std::string strategy;  ///< whose tensor it is: "NAME (recipe.lua:9)", or "" for the model's own
   Shape whole = {};      ///< the shape of the tensor of which this is the part that this process has; empty: it is no part
   int64_t first = 0;     ///< the element of the whole with which a part begins
+  int64_t run = 0;       ///< see Runs
+  int64_t step = 0;
+  bool neighbours = false;  ///< of a part: the others are those of Program::together neighbours
 
   bool is_part() const { return !whole.empty(); }
+  Runs runs() const { return {first, run, step}; }
 };
 
 /// Named constants of an instruction. Owns their values; kernels see `view`.
@@ -182,7 +199,7 @@ struct Read {
   tensor_files::FileForm form;       ///< what the file has otherwise
   int64_t added_rows = 0;            ///< after those of the file; each is their mean
   Shape whole = {};                  ///< if it reads a part of a tensor: the tensor's shape; else empty
-  int64_t first = 0;                 ///< the element with which the part begins
+  Runs runs = {};                    ///< the part's
 };
 
 /// In export: writes inputs[0] to a file; inputs[1], if any, is its value before training.
@@ -198,9 +215,13 @@ inline constexpr std::array<const char*, 6> action_names = {"kernel", "copy", "r
 
 /// How the micro-batches of a window are shared out.
 struct Lanes {
-  int64_t lanes = 0;  ///< 0: as many as processes
-  int64_t ranks = 1;  ///< processes of the run
-  int64_t rank = 0;   ///< this one
+  int64_t lanes = 0;      ///< 0: as many as groups
+  int64_t ranks = 1;      ///< processes of the run
+  int64_t rank = 0;       ///< this one
+  int64_t together = 1;   ///< so many neighbours are a group, which computes the same micro-batches; divides `ranks`
+  std::string axis = {};  ///< their axis; "": the recipe names none
+
+  int64_t groups() const { return ranks / together; }
 };
 
 /// The micro-batches of a window that run an instruction of micro.
@@ -376,18 +397,26 @@ struct Program {
   int64_t head_rows = 0;                        ///< the most rows of a chunk of the head and loss: sums depend on it; 0: there is no head
   int64_t micro_batches = 1;                    ///< micro-batches of a window, of all processes
   int64_t lanes = 1;                            ///< shares of a window's micro-batches; at most as many as these
-  int64_t ranks = 1;                            ///< processes of the run; divides `lanes`
-  int64_t rank = 0;                             ///< this process has the lanes rank, rank + ranks, …
-  /// Neighbours that divide tensors among them, 0 … n − 1, n … 2 n − 1, …; each of these groups has all parts. 0: nothing is divided.
+  int64_t ranks = 1;                            ///< processes of the run
+  int64_t rank = 0;                             ///< this one
+  int64_t together = 1;            ///< neighbours 0 … n − 1, n … 2 n − 1, … compute the same micro-batches; divides `ranks`
+  std::string together_axis = {};  ///< their axis; "": each process is a group
+  /// Along the axis of groups, neighbours divide tensors among them, 0 … n − 1, n … 2 n − 1, …, and have all parts. 0: nothing is divided.
   int64_t sharers = 0;
   std::string sharers_axis = {};  ///< their axis
   /// > 0: a window has the number of micro-batches that comes closest to so many tokens that count, micro_batches at most.
   int64_t window_tokens = 0;
 
-  /// Returns whether several groups of processes have all parts of what is divided.
-  bool repeats_parts() const { return sharers > 0 && sharers < ranks; }
-  /// Returns whether the own parts count: other groups have the same ones.
-  bool counts_parts() const { return sharers == 0 || rank < sharers; }
+  /// Groups of processes that compute the same micro-batches. Their number divides `lanes`; group g has the lanes g, g + groups, …
+  int64_t groups() const { return ranks / together; }
+  int64_t group() const { return rank / together; }
+  /// Returns whether several processes have the same part of what is divided among sharers.
+  bool repeats_parts() const { return sharers > 0 && sharers < groups(); }
+  /// Returns whether the own part of a tensor counts: other processes have the same one.
+  bool counts(const ProgramTensor& part) const {
+    if (part.neighbours) return group() == 0;
+    return rank % together == 0 && (sharers == 0 || group() < sharers);
+  }
 
   TensorId scalars = no_tensor;
   TensorId step_image = no_tensor;  ///< in the host's reach: what the host alone knows of a step, which becomes the block's first bytes
@@ -463,7 +492,7 @@ struct Program {
   int64_t in_a_lane(int64_t all) const { return (all + lanes - 1) / lanes; }
   /// Returns how many micro-batches of the largest window this process runs, or how many of them run an instruction.
   int64_t own_micro_batches(When when = When::Always) const {
-    const int64_t own = lanes / ranks, each = in_a_lane(micro_batches);
+    const int64_t own = lanes / groups(), each = in_a_lane(micro_batches);
     switch (when) {
       case When::LaneGoesOn:
       case When::LaneStays: return own * (each - 1);
@@ -477,8 +506,8 @@ struct Program {
   template <class Run>
   Status each_micro_batch(int64_t all, const Run& run) const {
     const int64_t each = in_a_lane(all);
-    for (int64_t lane = rank; lane < lanes; lane += ranks)
-      for (int64_t i = 0; i < each; ++i) TRY_STATUS(run(lane + i * lanes, MicroPlace{i == 0, i + 1 == each, lane == rank}));
+    for (int64_t lane = group(); lane < lanes; lane += groups())
+      for (int64_t i = 0; i < each; ++i) TRY_STATUS(run(lane + i * lanes, MicroPlace{i == 0, i + 1 == each, lane == group()}));
     return ok();
   }
 

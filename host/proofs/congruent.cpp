@@ -93,7 +93,7 @@ class Makers {
 std::pair<int64_t, int64_t> own_part(const Program& program, const AttrList& attrs) {
   const std::vector<int64_t> ends = list_of(attrs.find("ends"));
   const auto n = static_cast<int64_t>(ends.size());
-  const int64_t place = AlongAxis{n, 1}.place(program.rank);
+  const int64_t place = AlongAxis{n, number_of(attrs.find("stride"), 1)}.place(program.rank);
   const auto j = static_cast<size_t>((place + n - number_of(attrs.find("start"), 0) % n) % n);
   const int64_t first = j ? ends[j - 1] : 0;
   return {first, ends[j] - first};
@@ -211,6 +211,7 @@ Status check_exchanges(std::span<const Program* const> programs, SegmentKind kin
 Status check_run(const Program& a, const Program& b) {
   const std::pair<const char*, bool> same[] = {{"lanes", a.lanes == b.lanes},
                                                {"processes", a.ranks == b.ranks},
+                                               {"processes that compute together", a.together == b.together},
                                                {"processes that divide tensors", a.sharers == b.sharers},
                                                {"micro-batches of a window", a.micro_batches == b.micro_batches},
                                                {"tokens of a window", a.window_tokens == b.window_tokens},
@@ -235,11 +236,15 @@ Status check_whole(std::span<const Program* const> programs) {
   std::map<std::string, int64_t> whole;
   for (size_t p = 0; p < programs.size(); ++p)
     for (const ProgramTensor& t : programs[p]->tensors) {
-      if (!t.is_part() || t.life == Life::Segment || !programs[p]->counts_parts()) continue;
+      if (!t.is_part() || t.life == Life::Segment || !programs[p]->counts(t)) continue;
       const auto [at, fresh] = whole.try_emplace(t.name, elements(t.whole));
       if (!fresh && at->second != elements(t.whole))
         return plan_error("'" + t.name + "' has another shape on process " + std::to_string(p));
-      parts[t.name].push_back({t.first, elements(t.shape), p});
+      for (int64_t i = 0, count = elements(t.shape), together = 0; i == 0 || i < count; i += together) {
+        together = t.runs().together(i, count - i);
+        parts[t.name].push_back({t.runs().at(i), together, p});
+        if (count == 0) break;
+      }
     }
   for (auto& [name, kept] : parts) {
     std::ranges::sort(kept, [](const Kept& a, const Kept& b) { return std::pair(a.first, a.count) < std::pair(b.first, b.count); });

@@ -283,9 +283,15 @@ Status Reference::after_read(const Instruction& code, SegmentKind kind, size_t i
   const tensor_files::Entry* entry = reader.find(from.entry);
   for (size_t i = 0; !entry && i < from.aliases.size(); ++i) entry = reader.find(from.aliases[i]);
   if (!entry) return plugin_error("the file has no '" + from.entry + "'");
-  const uint64_t rows = from.added_rows > 0 ? static_cast<uint64_t>(entry->shape[0]) : 1;
-  std::vector<std::byte> in_file(entry->bytes + static_cast<uint64_t>(from.added_rows) * (entry->bytes / rows));
-  TRY_STATUS(read_rows(reader, *entry, from, 0, in_file));
+  std::vector<std::byte> in_file(entry->bytes);
+  if (from.whole.empty()) {
+    const uint64_t rows = from.added_rows > 0 ? static_cast<uint64_t>(entry->shape[0]) : 1;
+    in_file.resize(entry->bytes + static_cast<uint64_t>(from.added_rows) * (entry->bytes / rows));
+    TRY_STATUS(read_rows(reader, *entry, from, 0, in_file));
+  } else {
+    in_file.resize(static_cast<size_t>(elements(to.shape) * galley_dtype_bytes(dtype_of(entry->dtype))));
+    TRY_STATUS(read_elements(reader, *entry, from, 0, in_file));
+  }
   const std::vector<std::byte> wanted = in_dtype(std::move(in_file), dtype_of(entry->dtype), to.dtype, elements(to.shape));
   const std::vector<std::byte> now = TRY(peek(to.tensor, to.offset, to.bytes()));
   if (now != wanted) return plugin_error("'" + tensor(to.tensor).name + "' is not what '" + from.entry + "' of the file is");
@@ -335,7 +341,7 @@ Status Reference::after_kernel(const Instruction& code, SegmentKind kind, size_t
     for (int way = 0; way <= ways; ++way) kernel.ways.push_back(TRY(evaluate(code, program_.length, read, options_.formats, way)));
     for (size_t n = 0; n < nodes.size(); ++n) TRY_STATUS(check_node(code, nodes[n], n, kernel));
     for (size_t n = 0; n < nodes.size() && kind == SegmentKind::Micro && !code.recomputed; ++n)
-      if (options_.scope.rules && nodes[n].op->gradient) TRY_STATUS(check_rule(nodes[n], kernel.ways[0][n].inputs));
+      if (options_.scope.rules && nodes[n].op->gradient && !exchanges) TRY_STATUS(check_rule(nodes[n], kernel.ways[0][n].inputs));
   }
   for (const auto& [o, now] : kernel.written) keep(*o, now, kind, index, clock_);
   return ok();

@@ -58,7 +58,7 @@ class Replay {
  private:
   /// Some of each lane, of some lanes.
   Status micro_batches() {
-    const int64_t lanes = std::min(program_.lanes / program_.ranks, kMicroBatches);
+    const int64_t lanes = std::min(program_.lanes / program_.groups(), kMicroBatches);
     const int64_t each = std::min(program_.in_a_lane(program_.micro_batches), kMicroBatches);
     for (int64_t lane = 0; lane < lanes; ++lane)
       for (int64_t i = 0; i < each; ++i) TRY_STATUS(run_segment(SegmentKind::Micro, {i == 0, i + 1 == each, lane == 0}));
@@ -341,8 +341,7 @@ class Replay {
       if (instruction.action() != Action::Record && place.runs(instruction.when))
         TRY_STATUS(execute(instruction, place.later(instruction.when)));
       known_[queue][queue] = clock_;
-      if (instruction.action() == Action::Record || instruction.records())
-        events_[instruction.event] = known_[queue];
+      if (instruction.action() == Action::Record || instruction.records()) events_[instruction.event] = known_[queue];
     }
     if (!flights_.empty()) {
       index_ = flights_.front().index;

@@ -222,7 +222,19 @@ class Verifier {
     if (!(node.op->flags & GALLEY_OP_EXCHANGE)) return ok();
     const galley_attr* axis = node.attrs.find("axis");
     const std::string name = axis ? attr_text(*axis) : "";
-    return name == "data" ? ok() : wrong(node, "exchanges along the axis '" + name + "', which the run does not have");
+    const galley_axis* const of_run = c_.draft.run.axes ? c_.draft.run.axes->find(name) : nullptr;
+    if (!of_run) return wrong(node, "exchanges along the axis '" + name + "', which the run does not have");
+    const std::tuple<const char*, int64_t, int64_t> is[] = {
+        {"ranks", of_run->ranks, 1}, {"rank", of_run->rank, of_run->rank}, {"stride", of_run->stride, 1}};
+    for (const auto& [what, value, otherwise] : is) {
+      const galley_attr* const said = node.attrs.find(what);
+      const int64_t number =
+          said && said->type == GALLEY_ATTR_I64 && said->count == 1 ? *static_cast<const int64_t*>(said->data) : otherwise;
+      if (number != value)
+        return wrong(node, "exchanges along the axis '" + name + "' with " + what + " = " + std::to_string(number) + ", which is " +
+                               std::to_string(value));
+    }
+    return ok();
   }
 
   /// Backward and recomputation find in a state what forward has read, and only training changes it.

@@ -158,6 +158,11 @@ const Declared& declared_recipe() {
         .type = Type::Integer,
         .fallback = Value(int64_t{0}),
         .range = from(0, kMostRows)},
+       {.name = "ranks",
+        .description =
+            "neighbours that compute the same micro-batches together, by the name of their axis: strategies that know the axis divide "
+            "parameters among them; one process is as if there was none",
+        .wanted = "a number of processes for one axis: { tensor = 2 }"},
        {.name = "kernels",
         .description = "plugins whose kernels may do ops of others",
         .type = Type::Strings,

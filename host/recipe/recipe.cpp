@@ -250,6 +250,24 @@ Result<Span> span(const OptionReader& fields, const OptionSpec& spec) {
   return Span{value};
 }
 
+/// The axis of processes that compute together.
+Status read_ranks(const OptionReader& fields, const std::string& expects, Recipe* recipe) {
+  const Value* const ranks = fields.find("ranks");
+  if (!ranks || ranks->is_nil()) return ok();
+  constexpr int64_t kMost = 1024;
+  const Table* const axes = ranks->as<Table>();
+  if (!axes || axes->size() != 1) return fields.wrong("ranks", expects);
+  const auto& [name, value] = *axes->begin();
+  const int64_t* const number = value.as<int64_t>();
+  if (!number || *number < 1 || *number > kMost) return fields.wrong("ranks", expects);
+  if (name == "data")
+    return fields.error("ranks", "the axis \"data\" is that of groups which compute other micro-batches",
+                        "name it otherwise: ranks = { tensor = 2 }");
+  recipe->axis = name;
+  recipe->together = *number;
+  return ok();
+}
+
 Status Reader::read_numbers(const Fields& fields, Recipe* recipe) {
   const Declared& declared = declared_recipe();
   auto steps = TRY(whole(fields, declared["steps"]));
@@ -279,6 +297,7 @@ Status Reader::read_numbers(const Fields& fields, Recipe* recipe) {
   recipe->tune = TRY(flag(fields, declared["tune"]));
   recipe->head_rows = *TRY(whole(fields, declared["head_rows"]));
   recipe->lanes = *TRY(whole(fields, declared["lanes"]));
+  TRY_STATUS(read_ranks(fields, declared["ranks"].expects(), recipe));
 
   if (const auto validate = TRY(fields.table("validate", declared["validate"].expects()))) {
     const Declared& entries = declared_validate();

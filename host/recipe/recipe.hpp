@@ -162,6 +162,8 @@ struct Recipe : RecipeInput {
   bool deterministic = true;         ///< false: kernels may be faster, and their bytes may differ from run to run
   bool tune = false;                 ///< kernels may measure before the first step which way is the fastest
   int64_t lanes = 0;                 ///< shares of a window's micro-batches; 0: as many as processes
+  int64_t together = 1;              ///< neighbours that compute the same micro-batches
+  std::string axis;                  ///< their axis; "": there is none
   int64_t head_rows = 0;             ///< rows of one chunk of the head and loss; 0: the host chooses
   std::vector<std::string> kernels;  ///< plugins whose kernels may do ops of others
   std::vector<Use> uses;

@@ -362,14 +362,14 @@ Result<Session::Validation> Session::evaluate(const std::function<Status(int64_t
   const Operand& predicted = study_.program.hits;
   // Where the segment exchanges parts of weights, all processes run it as often, those without a batch on any.
   const bool in_step = study_.program.segment(SegmentKind::Eval).exchanges();
-  const int64_t rounds = in_step ? round_up(batches, study_.program.ranks) : batches;
-  for (int64_t b = study_.program.rank; b < rounds; b += study_.program.ranks) {
+  const int64_t rounds = in_step ? round_up(batches, study_.program.groups()) : batches;
+  for (int64_t b = study_.program.group(); b < rounds; b += study_.program.groups()) {
     TRY_STATUS(source_->fill_validation(std::min(b, batches - 1), buffer));
     executor_->tell({info_.attempted + 1, buffer.valid_tokens});
     TRY_STATUS(feed(buffer, 0));
     TRY_STATUS(executor_->run(SegmentKind::Eval));
     TRY_STATUS(executor_->read_back());
-    if (b >= batches) continue;
+    if (b >= batches || study_.program.rank % study_.program.together != 0) continue;  // a group's first tells of it
     double* const of_batch = sums.data() + 3 * b;
     of_batch[0] = executor_->scalar(GALLEY_SCALAR_LOSS);
     of_batch[1] = predicted.present() ? executor_->number(predicted) : 0;

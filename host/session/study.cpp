@@ -254,6 +254,8 @@ CompileOptions compile_options(const Study& s, const StudyOptions& options, bool
   out.exchanges = options.exchanges;
   out.lanes = options.lanes;
   if (out.lanes.lanes == 0) out.lanes.lanes = s.recipe.lanes;
+  out.lanes.axis = s.recipe.axis;
+  out.lanes.together = out.lanes.ranks > 1 ? s.recipe.together : 1;
   out.seed = s.recipe.seed;
   out.steps = s.recipe.epochs > 0 ? 0 : s.recipe.steps;  // a resumed run knows how many the epochs are
   out.memory_limit = options.memory_limit > 0 ? options.memory_limit : s.target.memory_limit;
@@ -277,6 +279,21 @@ Status check_writes(const Study& s, int64_t prompt_positions) {
   return recipe_error(s.recipe.evaluate.place.text() + ": 'evaluate' lets the model write texts, but " + why, "leave 'evaluate' out");
 }
 
+/// Processes that compute together are groups of the run's, each of which takes part in everything.
+Status check_together(const Recipe& recipe, int64_t ranks) {
+  const std::string together = std::to_string(recipe.together);
+  if (ranks == 1 || recipe.together == 1) return ok();
+  if (ranks % recipe.together != 0)
+    return recipe_error(
+        recipe.name + ": " + together + " processes along '" + recipe.axis + "' compute together, and the run has " + std::to_string(ranks),
+        "start a multiple of " + together + " processes, or one");
+  if (!recipe.evaluate.prompts.empty())
+    return recipe_error(recipe.evaluate.place.text() + ": 'evaluate' lets one process write texts, and " + together + " along '" +
+                            recipe.axis + "' compute together",
+                        "leave 'evaluate' out, and use `galley eval` when the run is over");
+  return ok();
+}
+
 Result<std::unique_ptr<Study>> make_study(const Recipe& recipe, const StudyOptions& options, bool least_head) {
   auto out = std::make_unique<Study>();
   Study& s = *out;
@@ -288,6 +305,7 @@ Result<std::unique_ptr<Study>> make_study(const Recipe& recipe, const StudyOptio
       plugin_search_path(built_in, options.plugin_path), options.warn ? options.warn : [](const std::string&) {});
   if (s.recipe.tune && options.lanes.ranks > 1)
     return recipe_error("tune = true measures kernels for one process; several have to take the same ones", "leave it out");
+  TRY_STATUS(check_together(s.recipe, options.lanes.ranks));
   TRY_STATUS(read_inputs(s, options));
   TRY_STATUS(load_strategies(s));
   TRY_STATUS(choose_target(s, options));

@@ -64,6 +64,7 @@ void product_gradient(Backward& b) {
     if (b.needs(i))
       b.d_inputs[i] = b.graph.node("product", nullptr, {b.d_outputs[0], b.node.inputs[1 - i]}, {}, {b.d_inputs[i]}, {b.adds(i)})[0];
 }
+void sum_gradient(Backward& b) { b.d_inputs[0] = b.d_outputs[0]; }
 void norm_gradient(Backward& b) {
   if (b.needs(0)) b.d_inputs[0] = b.graph.node("full", nullptr, {b.d_outputs[0]}, {}, {b.d_inputs[0]}, {b.adds(0)})[0];
 }
@@ -212,6 +213,15 @@ const std::vector<const galley_op*>& ops() {
             .flags(GALLEY_OP_LOAD_ON_HOST)
             .infer<like_first>()
             .table(),
+        made("all_reduce")
+            .input("x", GALLEY_ROLE_ROWS)
+            .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES)
+            .flags(GALLEY_OP_EXCHANGE)
+            .attr("axis", GALLEY_ATTR_STRING, GALLEY_ATTR_REQUIRED, "of processes")
+            .attr("ranks", GALLEY_ATTR_I64, GALLEY_ATTR_REQUIRED, "of the axis")
+            .infer<like_first>()
+            .gradient<sum_gradient>()
+            .table(),
         made("idle").input("x", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE).infer<like_first>().gradient<idle_gradient>().table(),
     };
   }();
@@ -252,6 +262,7 @@ Hand::Hand()
   roles.norm_finish = op("norm");
   roles.fill = op("fill");
   roles.checksum = op("checksum");
+  roles.all_reduce = op("all_reduce");
   roles.step_begin = op("begin");
   roles.loss_begin = op("zero");
   roles.loss_seed = op("seed");

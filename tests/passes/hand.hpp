@@ -17,7 +17,7 @@ namespace galley::hand {
 
 /// product (LOW), follows, drops (follows, TRAINING_ONLY), full (FULL), look (LOW, a table in any dtype): see "Dtypes" in op.h · add: y = a
 /// + b · mul: y = x · w, adds into its gradients · loss: Σ x · step, step_by_element, step_by_row: p updated in place by g · square: Σ x²,
-/// F64 · decompose, no_decompose: LOAD_ON_HOST, with a kernel for "cpu" and with none.
+/// F64 · all_reduce: an exchange · decompose, no_decompose: LOAD_ON_HOST, with a kernel for "cpu" and with none.
 const std::vector<const galley_op*>& ops();
 const galley_op* op(std::string_view name);
 /// Of the test plugins with the kernels, strategies and formats.

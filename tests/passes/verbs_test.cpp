@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "galley/cpp/plugin.hpp"
+#include "host/graph/axes.hpp"
 #include "host/passes/verbs/handle.hpp"
 #include "host/plugins/abi.hpp"
 #include "tests/passes/hand.hpp"
@@ -340,6 +341,51 @@ TEST_F(Verbs, RatesBelongToParameters) {
   EXPECT_EQ(draft.scalars.slots.back().factor, 0.5) << "what was refused does not count";
   expect_refused({{"too late", scale(parameter, 0.5), "scale_rate: the update of 'p' has been built",
                    "call it before the optimizer asks for the rate"}});
+}
+
+TEST_F(Verbs, DivideAParameterOfTheModelIntoEqualParts) {
+  draft.run.axes = std::make_shared<const Axes>(4, 3, 2, "tensor");
+  const galley_tensor weight = tensor("weight", {8, 16}, GALLEY_KIND_PARAMETER), odd = tensor("odd", {7, 16}, GALLEY_KIND_PARAMETER),
+                      thin = tensor("thin", {8, 4}, GALLEY_KIND_PARAMETER), cube = tensor("cube", {2, 8, 8}, GALLEY_KIND_PARAMETER),
+                      added = tensor("added", {8, 16}, GALLEY_KIND_PARAMETER);
+  graph.tensor(added).use = 0;
+  const auto divide = [&](galley_tensor t, uint32_t dimension, const char* axis = "tensor") {
+    return [&, t, dimension, axis](galley_error* e) { return GraphHandle::model_verbs()->divide(handle.get(), t, axis, dimension, e); };
+  };
+  const std::string no_axis = "divide: the run has no axis ", later = " along which processes compute together",
+                    name_it = "name it in the recipe: ranks = { tensor = 2 }",
+                    leave = "leave it to all processes, or take another number of them";
+  expect_refused({
+      {"none", divide(0, 0), "divide: no such parameter"},
+      {"what is not there", divide(nowhere, 0), "divide: no such parameter"},
+      {"an input", divide(input, 0), "divide: '" + graph.tensor(input).name + "' is no parameter of the model", leave},
+      {"what a strategy has added", divide(added, 0), "divide: 'added' is no parameter of the model", leave},
+      {"along nothing", divide(weight, 0, nullptr), no_axis + "''" + later, name_it},
+      {"along another axis", divide(weight, 0, "rows"), no_axis + "'rows'" + later, name_it},
+      {"among groups", divide(weight, 0, "data"), no_axis + "'data'" + later, name_it},
+      {"more dimensions than it has", divide(weight, 2), "divide: 'weight' is f32(8,16), and has no rows or columns of that number", leave},
+      {"columns of no matrix", divide(cube, 1), "divide: 'cube' is f32(2,8,8), and has no rows or columns of that number", leave},
+      {"unequal parts", divide(odd, 0), "divide: 'odd' is f32(7,16), of which 2 processes along 'tensor' have no equal parts", leave},
+      {"small runs", divide(thin, 1), "divide: a part of 'thin' is f32(8,2), and what lies together in it is no multiple of 4 numbers",
+       "take fewer processes"},
+  });
+  EXPECT_EQ(graph.tensor(thin).shape, (Shape{8, 4}));
+  EXPECT_FALSE(graph.tensor(thin).part);
+  galley_error error = GALLEY_ERROR_INIT;
+  ASSERT_EQ(divide(weight, 1)(&error), GALLEY_OK) << error.text;
+  auto info = new_struct<galley_tensor_info>();
+  ASSERT_EQ(GraphHandle::reader()->tensor_get(handle.get(), weight, &info, &error), GALLEY_OK) << error.text;
+  ASSERT_TRUE(info.part);
+  EXPECT_EQ(std::string(info.part->axis), "tensor");
+  EXPECT_EQ(std::vector({info.shape[0], info.shape[1]}), (std::vector<int64_t>{8, 8}));
+  EXPECT_EQ(std::vector({int64_t{info.part->dimension}, info.part->whole, info.part->first}), (std::vector<int64_t>{1, 16, 8}));
+  const Runs runs = graph.tensor(weight).runs();
+  EXPECT_EQ(std::vector({runs.at(0), runs.at(7), runs.at(8), runs.at(63)}), (std::vector<int64_t>{8, 15, 24, 127}));
+  EXPECT_EQ(std::vector({runs.together(0, 64), runs.together(3, 64), runs.together(60, 2)}), (std::vector<int64_t>{8, 5, 2}));
+  expect_refused({{"twice", divide(weight, 0), "divide: 'weight' is divided along 'tensor' already", leave}});
+  draft.run.axes = std::make_shared<const Axes>(1, 0, 1, "tensor");
+  ASSERT_EQ(divide(odd, 0)(&error), GALLEY_OK) << "one process has all";
+  EXPECT_FALSE(graph.tensor(odd).part);
 }
 
 TEST_F(Verbs, ReportOneNumberUnderAPlainName) {

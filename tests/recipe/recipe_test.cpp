@@ -226,7 +226,7 @@ TEST(Errors, OfNamedEntries) {
   EXPECT_EQ(cause(with("steps = 1,\n  stepps = 5,")), "r.lua:5: unknown option 'stepps' of the recipe; did you mean 'steps'?");
   EXPECT_EQ(hint(with("steps = 1, optimiser = 5,")),
             "options of the recipe: model, data, batch, length, target_length, steps, epochs, seed, deterministic, tune, validate, evaluate, save, "
-            "head_rows, lanes, kernels");
+            "head_rows, lanes, ranks, kernels");
   EXPECT_EQ(cause(with("steps = 1, learning_rate = 5,")), "r.lua:4: unknown option 'learning_rate' of the recipe");
   EXPECT_EQ(cause(with("steps = 1, save = { evry = 1 },")), "r.lua:4: unknown option 'save.evry' of the recipe; did you mean 'every'?");
   EXPECT_EQ(cause(with("steps = 1, validate = { every = 1, keep = 1 },")), "r.lua:4: unknown option 'validate.keep' of the recipe");

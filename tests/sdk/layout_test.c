@@ -166,7 +166,17 @@ FIELD(galley_tensor_desc, reserved, 108, 4, uint32_t);
 FIELD(galley_tensor_desc, parameter, 112, 8, galley_tensor);
 CONSTANT(GALLEY_TENSOR_DESC_MIN_SIZE, 112u);
 
-SIZE(galley_tensor_info, 88);
+SIZE(galley_part, 40);
+FIELD(galley_part, size, 0, 4, uint32_t);
+FIELD(galley_part, revision, 4, 4, uint32_t);
+FIELD(galley_part, axis, 8, 8, const char*);
+FIELD(galley_part, dimension, 16, 4, uint32_t);
+FIELD(galley_part, reserved, 20, 4, uint32_t);
+FIELD(galley_part, whole, 24, 8, int64_t);
+FIELD(galley_part, first, 32, 8, int64_t);
+CONSTANT(GALLEY_PART_MIN_SIZE, 40u);
+
+SIZE(galley_tensor_info, 96);
 FIELD(galley_tensor_info, size, 0, 4, uint32_t);
 FIELD(galley_tensor_info, revision, 4, 4, uint32_t);
 FIELD(galley_tensor_info, name, 8, 8, const char*);
@@ -181,6 +191,7 @@ FIELD(galley_tensor_info, parameter, 56, 8, galley_tensor);
 FIELD(galley_tensor_info, block, 64, 8, int64_t);
 FIELD(galley_tensor_info, format, 72, 8, const char*);
 FIELD(galley_tensor_info, source_name, 80, 8, const char*);
+FIELD(galley_tensor_info, part, 88, 8, const galley_part*);
 CONSTANT(GALLEY_TENSOR_INFO_MIN_SIZE, 56u);
 
 SIZE(galley_node_desc, 72);
@@ -394,7 +405,8 @@ typedef galley_status galley_model_verbs_ignore_fn(galley_graph*, const char* pa
 typedef galley_status galley_model_verbs_document_fn(galley_graph*, const char* file, const char* text, galley_error*);
 typedef galley_status galley_model_verbs_input_fn(galley_graph*, const char* name, galley_tensor* out, galley_error*);
 typedef galley_status galley_model_verbs_take_loss_fn(galley_graph*, galley_node, galley_error*);
-SIZE(galley_model_verbs, 72);
+typedef galley_status galley_model_verbs_divide_fn(galley_graph*, galley_tensor parameter, const char* axis, uint32_t dimension, galley_error*);
+SIZE(galley_model_verbs, 80);
 FIELD(galley_model_verbs, size, 0, 4, uint32_t);
 FIELD(galley_model_verbs, revision, 4, 4, uint32_t);
 FIELD(galley_model_verbs, graph, 8, 8, const galley_graph_verbs*);
@@ -405,6 +417,7 @@ FIELD(galley_model_verbs, ignore, 40, 8, galley_model_verbs_ignore_fn*);
 FIELD(galley_model_verbs, document, 48, 8, galley_model_verbs_document_fn*);
 FIELD(galley_model_verbs, input, 56, 8, galley_model_verbs_input_fn*);
 FIELD(galley_model_verbs, take_loss, 64, 8, galley_model_verbs_take_loss_fn*);
+FIELD(galley_model_verbs, divide, 72, 8, galley_model_verbs_divide_fn*);
 CONSTANT(GALLEY_MODEL_VERBS_MIN_SIZE, 72u);
 typedef galley_status galley_load_verbs_begin_as_fn(galley_graph*, galley_tensor tensor, uint32_t component, galley_tensor value,
                                                     galley_error*);

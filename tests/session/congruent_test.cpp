@@ -225,6 +225,41 @@ TEST_F(CongruentGroups, TheFirstGroupLacksAPart) {
   FAIL() << "no part of a state";
 }
 
+/// Columns of a matrix, of which processes that compute together have some each; two groups of them.
+TEST(CongruentNeighbours, ColumnsAreTheWhole) {
+  std::vector<Program> programs(4);
+  for (int64_t r = 0; r < 4; ++r) {
+    Program& p = programs[static_cast<size_t>(r)];
+    p.ranks = 4, p.rank = r, p.together = 2;
+    ProgramTensor t;
+    t.name = "weight", t.shape = {3, 8}, t.whole = {3, 16}, t.life = Life::Run, t.neighbours = true;
+    t.first = r % 2 * 8, t.run = 8, t.step = 16;
+    p.tensors = {t};
+  }
+  const auto found = [&] {
+    std::vector<const Program*> all;
+    for (const Program& p : programs) all.push_back(&p);
+    const Status status = congruent(all, true);
+    return status ? "" : status.error().cause;
+  };
+  EXPECT_EQ(found(), "");
+  EXPECT_TRUE(programs[1].counts(programs[1].tensors[0]));
+  EXPECT_FALSE(programs[2].counts(programs[2].tensors[0]));
+  for (const auto& change :
+       {+[](ProgramTensor& t) { t.first = 0; }, +[](ProgramTensor& t) { t.step = 8; }, +[](ProgramTensor& t) { t.run = 4; },
+        +[](ProgramTensor& t) {
+          t.shape = {2, 8};
+        }}) {
+    ProgramTensor& own = programs[1].tensors[0];
+    const ProgramTensor before = own;
+    change(own);
+    EXPECT_NE(found().find("'weight'"), std::string::npos) << found();
+    own = before;
+  }
+  programs[3].together = 1;
+  EXPECT_NE(found().find("processes that compute together"), std::string::npos) << found();
+}
+
 TEST_F(Congruent, AnotherWindow) {
   programs_[3].micro_batches = 5;
   EXPECT_EQ(found(), "plan: micro-batches of a window are others for process 3 than for process 0");

@@ -9,7 +9,7 @@ Accumulators::Accumulators(Compilation& c, const Homes& homes, SegmentCode& code
       homes_(homes),
       code_(code),
       in_a_lane_(c.program.in_a_lane(c.program.micro_batches)),
-      several_(c.program.lanes > c.program.ranks) {
+      several_(c.program.lanes > c.program.groups()) {
   for (const auto* part : {&c.orders.forward, &c.orders.head, &c.orders.backward})
     for (const Item& item : *part)
       for (const Ref& r : item.outputs) {
@@ -44,7 +44,7 @@ Status Accumulators::written(galley_tensor t) {
   const Operand home = code_.all_of(homes_.home(t));
   const bool placed = !gradient.storage.placement.empty();
   if (!adds_apart(t)) {
-    if (c_.program.ranks > 1)
+    if (c_.program.groups() > 1)
       TRY_STATUS(code_.op(c_.roles.all_reduce_here, "reduce " + gradient.name, {total.here}, {}, sum_attrs(c_.program), When::LaneEnds));
     if (placed) code_.copy(total.here, home);
     return ok();
@@ -59,7 +59,7 @@ Status Accumulators::written(galley_tensor t) {
 }
 
 Status Accumulators::add_lanes(const std::string& name, galley_tensor of, const Operand& lane, Operand to) {
-  const bool alone = c_.program.ranks == 1;
+  const bool alone = c_.program.groups() == 1;
   const Cut* const cut = homes_.cut(of);
   if (cut) to.shape = {cut->own().count};
   if (cut && c_.program.repeats_parts()) return add_groups(name, of, *cut, lane, to);

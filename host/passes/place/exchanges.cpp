@@ -5,7 +5,15 @@ namespace galley {
 AttrList sum_attrs(const Program& program) {
   AttrList attrs;
   attrs.set("axis", "data");
-  attrs.set("ranks", program.ranks);
+  attrs.set("ranks", program.groups());
+  if (program.together > 1) attrs.set("stride", program.together);
+  return attrs;
+}
+
+AttrList sum_of_neighbours(const Program& program) {
+  AttrList attrs;
+  attrs.set("axis", program.together_axis);
+  attrs.set("ranks", program.together);
   return attrs;
 }
 
@@ -13,14 +21,15 @@ AttrList sum_of_sharers(const Program& program) {
   AttrList attrs;
   attrs.set("axis", program.sharers_axis);
   attrs.set("ranks", program.sharers);
+  if (program.together > 1) attrs.set("stride", program.together);
   return attrs;
 }
 
 AttrList sum_of_groups(const Program& program) {
   AttrList attrs;
   attrs.set("axis", "groups of " + program.sharers_axis);
-  attrs.set("ranks", program.ranks / program.sharers);
-  attrs.set("stride", program.sharers);
+  attrs.set("ranks", program.groups() / program.sharers);
+  attrs.set("stride", program.sharers * program.together);
   return attrs;
 }
 

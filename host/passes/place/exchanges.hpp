@@ -6,8 +6,10 @@
 
 namespace galley {
 
-/// Returns the attributes of a sum over all processes.
+/// Returns the attributes of a sum over all groups of processes that compute the same micro-batches.
 AttrList sum_attrs(const Program& program);
+/// Returns those of a sum over the processes of a group.
+AttrList sum_of_neighbours(const Program& program);
 /// Returns those of a sum over the processes that have the parts of a tensor among them.
 AttrList sum_of_sharers(const Program& program);
 /// Returns those of a sum over the processes that have the same part, each of another group.

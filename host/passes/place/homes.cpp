@@ -74,6 +74,12 @@ Status Homes::make() {
     for (const Component& c : components) {
       ProgramTensor home = {t.name + c.suffix, c.dtype, c.shape, 0, memory, owner_of_tensor(graph, t), life, label(c_.strategies, t.use)};
       if (const Cut* cut = c_.cuts.of(id); cut && divides(*cut, c)) divide(t, *cut, c, &home);
+      if (t.part) {
+        const Runs runs = t.runs();
+        home.whole = t.whole();
+        home.first = runs.first, home.run = runs.run, home.step = runs.step;
+        home.neighbours = true;
+      }
       components_[id].push_back(add_tensor(c_.program, std::move(home)));
     }
     described_.emplace(id, std::move(components));

@@ -32,6 +32,7 @@ Instruction read_file(const Compilation& c, const SegmentCode& code, const Graph
   for (const std::string& name : source_names(t)) names.push_back(name_in_file(component, name));
   Instruction i;
   i.what = Read{t.source.path, names.front(), {names.begin() + 1, names.end()}, t.source.hint, t.source.form, t.source.added_rows};
+  if (t.part) std::get<Read>(i.what).whole = t.whole(), std::get<Read>(i.what).runs = t.runs();
   i.name = "read " + t.name + component.suffix;
   i.outputs = {with_access(to, GALLEY_WRITE), with_access(code.all_of(c.program.staging), GALLEY_WRITE)};
   return i;
@@ -40,8 +41,28 @@ Instruction read_file(const Compilation& c, const SegmentCode& code, const Graph
 /// Lets the read of a component read the part that begins with an element only.
 Instruction part_of(Instruction read, const Component& component, int64_t first) {
   std::get<Read>(read.what).whole = component.shape;
-  std::get<Read>(read.what).first = first;
+  std::get<Read>(read.what).runs.first = first;
   return read;
+}
+
+/// Makes this process's part of what an op draws of a whole tensor, which is there only meanwhile. Columns are taken as rows.
+Status draw_part(Compilation& c, SegmentCode& code, const GraphTensor& t, const galley_op* op, const AttrList& attrs, const Operand& part) {
+  const auto temporary = [&](const char* what, Shape shape) { return code.temporary(what + t.name, t.dtype, std::move(shape), t.use); };
+  const auto turn = [&](const Operand& from, const Operand& to) { return code.op(c.roles.transpose, "turn " + t.name, {from}, {to}, {}); };
+  const bool columns = t.part->dimension > 0;
+  Shape shape = t.whole(), own = t.shape;
+  Operand whole = temporary("whole ", shape);
+  TRY_STATUS(code.op(op, "init whole " + t.name, {}, {whole}, attrs));
+  if (columns) {
+    std::swap(shape[0], shape[1]);
+    std::swap(own[0], own[1]);
+    const Operand turned = temporary("turned ", shape);
+    TRY_STATUS(turn(whole, turned));
+    whole = turned;
+  }
+  whole.offset += t.part->first * elements(Shape(own.begin() + 1, own.end())) * galley_dtype_bytes(t.dtype);
+  whole.shape = own;
+  return columns ? turn(whole, part) : code.op(c.roles.copy, "init " + t.name, {whole}, {part}, {});
 }
 
 /// Makes a tensor by its initializer, which reads `inputs`, or of zeros: its numbers where kernels compute, then the tensor as it lies.
@@ -59,7 +80,8 @@ Status initialize(Compilation& c, SegmentCode& code, Staging& staging, galley_te
   if (t.initial.op.empty()) attrs.set("value", 0.0);
   else from = TRY(op_named(c.plugins, t.initial.op, name));
   if (inputs.empty()) add_random(c, t.name, &attrs);
-  Status made = code.op(from, name, std::move(inputs), {value}, std::move(attrs));
+  const bool draws = t.part && inputs.empty() && from != c.roles.fill;
+  Status made = draws ? draw_part(c, code, t, from, attrs, value) : code.op(from, name, std::move(inputs), {value}, std::move(attrs));
   if (!made && t.use != no_use) return plugin_error(label(c.strategies, t.use) + ": " + made.error().cause, made.error().hint);
   TRY_STATUS(std::move(made));
   TRY_STATUS(staging.pack(id, piece, value, components));

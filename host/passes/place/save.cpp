@@ -9,6 +9,7 @@
 #include "host/passes/exported.hpp"
 #include "host/passes/makers.hpp"
 #include "host/passes/place/emitter.hpp"
+#include "host/passes/place/exchanges.hpp"
 #include "host/passes/place/files.hpp"
 #include "host/plugins/library.hpp"
 
@@ -103,13 +104,8 @@ class Values {
 
   /// The numbers to save of a tensor, after the nodes that make them.
   Result<Operand> of(galley_tensor id) {
-    const auto it = values_.find(id);
-    if (it == values_.end()) {
-      // What is kept in 16 bit is rounded, or widened, on its way into the file.
-      if (c_.graph.tensor(id).storage.format.empty()) return TRY(emitter_.staging().bring(id, {}, Staging::For::Reading)).front();
-      return numbers(id);
-    }
-    return made(it->second);
+    const Operand own = TRY(of_process(id));
+    return c_.graph.tensor(id).part ? joined(c_.graph.tensor(id), own) : own;
   }
   /// Where a value of the same shape is saved in the place of a weight that is not trained, and that is there: that weight. What begins as
   /// other numbers than the model's does not say what was trained.
@@ -129,6 +125,40 @@ class Values {
   }
 
  private:
+  /// What this process has of the numbers to save.
+  Result<Operand> of_process(galley_tensor id) {
+    if (const auto it = values_.find(id); it != values_.end()) return made(it->second);
+    // What is kept in 16 bit is rounded, or widened, on its way into the file.
+    if (c_.graph.tensor(id).storage.format.empty()) return TRY(emitter_.staging().bring(id, {}, Staging::For::Reading)).front();
+    return numbers(id);
+  }
+  /// The whole of what a strategy has divided, of the parts that neighbours give each other. Columns are exchanged as rows.
+  Result<Operand> joined(const GraphTensor& t, Operand part) {
+    SegmentCode& code = emitter_.code();
+    const auto temporary = [&](const char* what, uint32_t dtype, Shape shape) {
+      return code.temporary(what + t.name, dtype, std::move(shape), t.use);
+    };
+    const bool columns = t.part->dimension > 0;
+    if (columns) {
+      const Operand turned = temporary("turned part of ", part.dtype, {part.shape[1], part.shape[0]});
+      TRY_STATUS(code.op(c_.roles.transpose, "turn " + t.name, {part}, {turned}, {}));
+      part = turned;
+    }
+    Shape shape = t.whole();
+    if (columns) std::swap(shape[0], shape[1]);
+    AttrList attrs = sum_of_neighbours(c_.program);
+    attrs.set("rank", c_.program.rank % c_.program.together);
+    std::vector<int64_t> ends;
+    for (int64_t k = 1; k <= c_.program.together; ++k) ends.push_back(k * t.count());
+    attrs.set("ends", std::move(ends));
+    attrs.set("shape", shape);
+    const Operand whole = temporary(columns ? "turned " : "whole ", part.dtype, shape);
+    TRY_STATUS(code.op(c_.roles.all_gather, "gather " + t.name, {part}, {whole}, std::move(attrs)));
+    if (!columns) return whole;
+    const Operand out = temporary("whole ", part.dtype, t.whole());
+    TRY_STATUS(code.op(c_.roles.transpose, "turn back " + t.name, {whole}, {out}, {}));
+    return out;
+  }
   Result<Operand> numbers(galley_tensor t) { return homes_.plain(t) ? emitter_.operand(t) : emitter_.staging().read(t); }
 
   Status make(const GraphNode& node) {

@@ -1,5 +1,6 @@
 // The sums of squares of gradients of which each process has a part: each process adds up the squares of its blocks of numbers, all give
-// each other what they have, and each adds the blocks of all in their order. The sum has the bytes of that of a whole gradient.
+// each other what they have, and each adds the blocks of all in their order. The sum has the bytes of that of a whole gradient. Of what a
+// strategy has divided, the sums of the parts are added up.
 #pragma once
 
 #include <vector>
@@ -26,6 +27,9 @@ class Squares {
     int64_t block = 0, blocks = 0;  ///< its first among those of all gradients, and how many it has
   };
   Operand blocks(int64_t first, int64_t count) const;
+  bool is_neighbours(const GraphNode& node) const;
+  Status add_neighbours(const GraphNode& node);
+  Status finish_neighbours();
 
   Compilation& c_;
   const Homes& homes_;
@@ -33,6 +37,8 @@ class Squares {
   Staging& staging_;
   TensorId all_ = no_tensor;  ///< the blocks of all gradients
   std::vector<Asked> asked_;
+  TensorId of_parts_ = no_tensor;      ///< a number for each gradient of a part that neighbours share
+  std::vector<galley_tensor> totals_;  ///< what these become
 };
 
 }  // namespace galley

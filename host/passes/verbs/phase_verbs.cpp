@@ -231,8 +231,60 @@ galley_status pack_and_unpack(galley_graph* g, galley_tensor parameter, galley_t
   });
 }
 
+/// Why a parameter cannot be divided along an axis; "": nothing speaks against it.
+std::string undivided(const GraphTensor& x, const galley_axis& axis, uint32_t dimension) {
+  const std::string is = quoted(x.name) + " is " + type_text(x) + ", ";
+  if (x.use != no_use || !x.parameter_kind()) return quoted(x.name) + " is no parameter of the model";
+  if (x.part) return quoted(x.name) + " is divided along " + quoted(x.part->axis) + " already";
+  if (dimension >= x.shape.size() || (dimension > 0 && x.shape.size() != 2)) return is + "and has no rows or columns of that number";
+  if (x.shape[dimension] % axis.ranks != 0)
+    return is + "of which " + std::to_string(axis.ranks) + " processes along " + quoted(axis.name) + " have no equal parts";
+  if (x.source.added_rows > 0) return quoted(x.name) + " has rows that its file does not have";
+  return "";
+}
+
+/// What lies together of a part is whole words of checksums (galley/checksum.h), in any dtype.
+bool has_words(const GraphTensor& part) {
+  constexpr int64_t kNumbers = 8 / 2;
+  const Runs runs = part.runs();
+  return runs.first % kNumbers == 0 && runs.run % kNumbers == 0 && runs.step % kNumbers == 0;
+}
+
+galley_status divide(galley_graph* g, galley_tensor parameter, const char* name, uint32_t dimension, galley_error* error) {
+  return guarded(g, error, [&] {
+    Graph& graph = graph_of(g);
+    const galley_axis* const axis = name && draft_of(g).run.axes ? draft_of(g).run.axes->find(name) : nullptr;
+    if (!axis || std::string_view(name) == "data")
+      return refuse(
+          g, error,
+          Error(recipe_error("divide: the run has no axis " + shown(text_or_empty(name)) + " along which processes compute together",
+                             "name it in the recipe: ranks = { tensor = 2 }")));
+    if (!graph.has(parameter)) return refuse(g, error, "divide: no such parameter");
+    GraphTensor& x = graph.tensor(parameter);
+    if (axis->ranks == 1) return GALLEY_OK;
+    if (const std::string why = undivided(x, *axis, dimension); !why.empty())
+      return refuse(g, error, Error(recipe_error("divide: " + why, "leave it to all processes, or take another number of them")));
+    auto part = new_struct<galley_part>();
+    part.axis = axis->name;
+    part.dimension = dimension;
+    part.whole = x.shape[dimension];
+    GraphTensor own = x;
+    own.shape[dimension] /= axis->ranks;
+    part.first = axis->rank * own.shape[dimension];
+    own.part = part;
+    if (!has_words(own))
+      return refuse(g, error,
+                    Error(recipe_error("divide: a part of '" + x.name + "' is " + type_text(own) +
+                                           ", and what lies together in it is no multiple of 4 numbers",
+                                       "take fewer processes")));
+    x.shape[dimension] = own.shape[dimension];
+    x.part = part;
+    return GALLEY_OK;
+  });
+}
+
 const galley_model_verbs model_table = {
-    sizeof(galley_model_verbs), 1, GraphHandle::verbs(), replace, set_input, scale_rate, ignore, document, input, take_loss};
+    sizeof(galley_model_verbs), 1, GraphHandle::verbs(), replace, set_input, scale_rate, ignore, document, input, take_loss, divide};
 const galley_load_verbs load_table = {sizeof(galley_load_verbs), 1, GraphHandle::verbs(), begin_as, pack_and_unpack, ignore};
 const galley_export_verbs export_table = {sizeof(galley_export_verbs),
                                           1,

@@ -122,6 +122,8 @@ galley_status tensor_make(galley_graph* g, const galley_tensor_desc* from, galle
     if (desc.parameter && (!graph_of(g).has(desc.parameter) || !graph_of(g).tensor(desc.parameter).parameter_kind()))
       return refuse(g, error, who + " is said to belong to what is no parameter");
     t.parameter = desc.parameter;
+    if (t.parameter && t.kind == GALLEY_KIND_STATE && t.shape == graph_of(g).tensor(t.parameter).shape)
+      t.part = graph_of(g).tensor(t.parameter).part;
     if (const galley_tensor known = state_of_training(graph_of(g), t)) {
       if (const std::string is = type_text(graph_of(g).tensor(known)); is != type_text(t))
         return refuse(g, error, who + " is " + type_text(t) + " for evaluation, and " + is + " for training");
@@ -152,6 +154,7 @@ galley_status tensor_get(galley_graph* g, galley_tensor t, galley_tensor_info* o
     info.block = graph.block_of(t);
     info.format = x.storage.format.c_str();
     info.source_name = x.source.path.empty() ? "" : x.source.name.empty() ? x.name.c_str() : x.source.name.c_str();
+    info.part = x.part ? &*x.part : nullptr;
     return answer(g, error, out, info);
   });
 }

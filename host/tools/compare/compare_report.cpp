@@ -128,12 +128,12 @@ std::string compare_plans(const Comparison& comparison) {
 
 std::string trained_text(const Comparison& comparison) {
   if (comparison.ranks == 1) return "";
-  const bool groups =
-      std::ranges::any_of(comparison.arms, [](const Arm& arm) { return arm.planned && arm.planned->program.repeats_parts(); });
+  const auto rounds = [](const Program& program) { return program.repeats_parts() || program.together > 1; };
+  const bool groups = std::ranges::any_of(comparison.arms, [&](const Arm& arm) { return arm.planned && rounds(arm.planned->program); });
   return printed(
       "one process trains each arm in the place of %lld, lane after lane: losses and models\n"
       "  are theirs, %s; resident memory and the time of a step are its own\n",
-      static_cast<long long>(comparison.ranks), groups ? "up to the rounding of groups' sums" : "to the byte");
+      static_cast<long long>(comparison.ranks), groups ? "up to the rounding of sums between them" : "to the byte");
 }
 
 std::string budget_text(const Comparison& comparison) {

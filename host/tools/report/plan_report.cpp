@@ -178,7 +178,7 @@ Table plan_document(const Program& program, const Plan& plan, const Target& targ
                   {"tokens", program.window_tokens > 0 ? Value(program.window_tokens) : Value()},
                   {"seconds_at_best", seconds > 0 ? Value(seconds) : Value()},
                   {"recomputed", Value(recomputed_share(program))}};
-  if (program.lanes > 1) {
+  if (program.lanes > 1 || program.ranks > 1) {
     a_step["lanes"] = Value(program.lanes);
     a_step["ranks"] = Value(program.ranks);
     if (program.sharers > 0) a_step["divided_among"] = Value(program.sharers);
@@ -189,6 +189,7 @@ Table plan_document(const Program& program, const Plan& plan, const Target& targ
     a_step["exchanges"] = Value(step.exchanges);
     a_step["sent"] = Value(static_cast<int64_t>(step.link_bytes));
   }
+  if (program.together > 1) a_step["together"] = Value(program.together);
   if (program.ranks > 1) {
     const ExchangeTimes times = exchange_times(program, target);
     a_step["link"] = times.link ? Value(times.link->name) : Value();
@@ -320,18 +321,21 @@ void add_step(const Program& program, const Target& target, const DiskUse& disk,
     out.add("  a step          %12s positions: %lld micro-batch%s of %s\n", count_text(positions).c_str(),
             static_cast<long long>(program.micro_batches), program.micro_batches == 1 ? "" : "es", micro.c_str());
   }
-  if (program.lanes > 1) {
+  if (program.lanes > 1 || program.ranks > 1) {
     const int64_t each = program.in_a_lane(program.micro_batches), padding = each * program.lanes - program.micro_batches;
     out.add("  lanes           %12lld of %lld micro-batch%s each%s\n", static_cast<long long>(program.lanes), static_cast<long long>(each),
             each == 1 ? "" : "es", padding ? (", " + std::to_string(padding) + " of all are padding").c_str() : "");
     if (program.ranks > 1)
       out.add("  ranks           %12lld, this is number %lld and has %lld lane%s\n", static_cast<long long>(program.ranks),
-              static_cast<long long>(program.rank), static_cast<long long>(program.lanes / program.ranks),
-              program.lanes == program.ranks ? "" : "s");
+              static_cast<long long>(program.rank), static_cast<long long>(program.lanes / program.groups()),
+              program.lanes == program.groups() ? "" : "s");
+    if (program.together > 1)
+      out.add("  together        %12lld neighbours compute the same micro-batches, along the axis '%s'\n",
+              static_cast<long long>(program.together), cut_middle(program.together_axis, 40).c_str());
     if (program.repeats_parts())
       out.add("  divided among   %12lld neighbours each, on the axis '%s': %lld groups have all parts\n",
               static_cast<long long>(program.sharers), cut_middle(program.sharers_axis, 40).c_str(),
-              static_cast<long long>(program.ranks / program.sharers));
+              static_cast<long long>(program.groups() / program.sharers));
     if (!program.whole.empty())
       out.add("  whole on each   %12zu of the tensors that processes were to divide: '%s', because %s\n", program.whole.size(),
               program.whole.front().first.c_str(), program.whole.front().second.c_str());

@@ -115,7 +115,7 @@ Status Progress::started(const StartEvent& start) {
     print_lines("resumed after step %lld of %lld\n", static_cast<long long>(start.steps_done), static_cast<long long>(steps_));
   else print_lines("the weights are loaded; step 1 of %lld comes next\n", static_cast<long long>(steps_));
   std::fflush(stdout);
-  ideal_a_micro_batch_ = arithmetic_seconds(program, SegmentKind::Micro, start.study.target) / static_cast<double>(program.ranks);
+  ideal_a_micro_batch_ = arithmetic_seconds(program, SegmentKind::Micro, start.study.target) / static_cast<double>(program.groups());
   return ok();
 }
 

@@ -27,8 +27,7 @@ class Checksums {
     blocks_.run([&](size_t i, int64_t block) {
       const Node& n = nodes_[i];
       const int64_t first = block * kBlock, bytes = std::min(count(n.in(0)) - first, kBlock);
-      partial_[blocks_.begin(i) + block] =
-          galley_checksum_part(n.read<uint8_t>(0) + first, bytes, first / 8 + std::max<int64_t>(first_of(n), 0));
+      partial_[blocks_.begin(i) + block] = part(n, first, bytes);
     });
     for (size_t i = 0; i < nodes_.size(); ++i) {
       uint64_t sum = first_of(nodes_[i]) < 0 ? galley_checksum_begin(count(nodes_[i].in(0))) : 0;
@@ -39,6 +38,19 @@ class Checksums {
 
  private:
   static int64_t first_of(const Node& n) { return n.i("first", -1); }
+  /// What bytes from the byte `first` on add.
+  static uint64_t part(const Node& n, int64_t first, int64_t bytes) {
+    const uint8_t* x = n.read<uint8_t>(0);
+    const int64_t base = std::max<int64_t>(first_of(n), 0), run = 8 * n.i("run", 0), step = n.i("step", 0);
+    if (run == 0) return galley_checksum_part(x + first, bytes, base + first / 8);
+    uint64_t sum = 0;
+    for (int64_t at = first; at < first + bytes;) {
+      const int64_t together = std::min(run - at % run, first + bytes - at);
+      sum += galley_checksum_part(x + at, together, base + at / run * step + at % run / 8);
+      at += together;
+    }
+    return sum;
+  }
   static int64_t blocks_of(const Node& n) { return galley::cpu::divide_up(count(n.in(0)), kBlock); }
 
   Nodes nodes_;

@@ -18,6 +18,8 @@ struct Bytes {
       : x(n.read<uint8_t>(0)),
         count(galley::cuda::count(n.in(0))),
         first_word(n.i("first", -1) < 0 ? 0 : n.i("first", -1)),
+        run(n.i("run", 0)),
+        step(n.i("step", 0)),
         base(n.i("first", -1) < 0 ? galley_checksum_begin(count) : 0),
         y(n.write<int32_t>(0)) {}
 
@@ -55,7 +57,8 @@ struct Bytes {
 
   /// Of the word that begins at byte `at`.
   __device__ uint64_t mixed(uint64_t word, int64_t at) const {
-    return galley_checksum_mix(word, static_cast<uint64_t>(at / 8 + first_word) + 1);
+    const int64_t i = at / 8, lies = run ? i / run * step + i % run : i;
+    return galley_checksum_mix(word, static_cast<uint64_t>(lies + first_word) + 1);
   }
   /// The word there, byte by byte: the last one may be short, and x may lie anywhere.
   __device__ uint64_t assembled(int64_t at) const {
@@ -68,6 +71,7 @@ struct Bytes {
   const uint8_t* x;
   int64_t count;
   int64_t first_word;  // of the tensor, with which a part begins
+  int64_t run, step;   // how its words lie in the tensor; run = 0: together
   uint64_t base;       // what the tensor's length adds; 0 for a part
   int32_t* y;
 };

@@ -3,7 +3,8 @@
 // adds the same tensors in this order. Plugins that join processes have the kernels; those beside this file are for one rank, of which the
 // sum is its tensor and the part the whole. References are given what all ranks have, one after the other.
 //
-// There are no gradients: gradients and updates are what is exchanged, and nothing differentiates those.
+// A sum is differentiated where it is part of a model, of what processes have computed together: its gradient is the same on all of them, and
+// is that of what each has added. Parts are of gradients and updates, and nothing differentiates those.
 #include "galley/cpp/exchange.hpp"
 #include "ops/check.hpp"
 
@@ -83,6 +84,10 @@ void reduce_shape(const Node& n, Shapes& out) {
   check_axis(n);
   out.like(0, n.in(0));
 }
+/// dx = dy.
+void reduce_gradient(Backward& b) {
+  if (b.needs(0)) b.d_inputs[0] = b.d_outputs[0];
+}
 Op all_reduce(
     "all_reduce",
     "y = x of rank 0 + x of rank 1 + …, in this order; where y, the same on all ranks, accumulates, y + x of rank 0 + …; x (…) F32, "
@@ -91,6 +96,7 @@ const bool reduce_added = add(along(all_reduce)
                                   .input("x", GALLEY_ROLE_ROWS)
                                   .output("y", GALLEY_ROLE_ROWS, GALLEY_OPERAND_ACCUMULATES)
                                   .infer<reduce_shape>()
+                                  .gradient<reduce_gradient>()
                                   .cost<sum_cost>()
                                   .reference<sum_reference>()
                                   .test("f32", {{GALLEY_F32, {37, 67}}}, of_one())

@@ -95,6 +95,19 @@ typedef struct galley_tensor_desc {
 } galley_tensor_desc;
 #define GALLEY_TENSOR_DESC_MIN_SIZE 112u
 
+/* The part of a parameter that this process has: a strategy has divided it (`divide` in rewrite.h), and the other processes of the axis have
+ * the others. States of the parameter's shape are parts as it is. Files, resume states and exports have the whole tensor. */
+typedef struct galley_part {
+  uint32_t size;
+  uint32_t revision;
+  const char* axis;   /* of the run's */
+  uint32_t dimension; /* of the tensor, from 0 */
+  uint32_t reserved;
+  int64_t whole; /* the whole tensor's extent in that dimension */
+  int64_t first; /* where the part begins in it */
+} galley_part;
+#define GALLEY_PART_MIN_SIZE 40u
+
 /* Describes an existing tensor. Pointers live as long as the graph. */
 typedef struct galley_tensor_info {
   uint32_t size;
@@ -111,6 +124,7 @@ typedef struct galley_tensor_info {
   int64_t block;           /* index of a repeated block of the model: the first reader's for a parameter, else the producer's; -1: none */
   const char* format;      /* the format in which it is stored, once STORAGE is decided; "": its numbers lie as they are */
   const char* source_name; /* its name in the file that it is read from; "": it is read from none */
+  const galley_part* part; /* of a parameter or a state that is divided: `shape` is the part's; NULL: it is whole */
 } galley_tensor_info;
 #define GALLEY_TENSOR_INFO_MIN_SIZE 56u
 
@@ -185,7 +199,8 @@ typedef struct galley_node_info {
 typedef struct galley_target galley_target; /* kernel.h */
 
 /* An axis of the processes (ranks) of a run: these are numbered along it, and exchanges go along one axis. Every run has the axis "data",
- * whose ranks have parts of each window's rows. */
+ * whose ranks have parts of each window's rows. A recipe may name another one (`ranks = { tensor = 2 }`): neighbours on it compute the same
+ * rows together, and strategies divide parameters among them (`divide` in rewrite.h). In a run of one process each has one rank. */
 typedef struct galley_axis {
   uint32_t size;
   uint32_t revision;

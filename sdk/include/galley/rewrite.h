@@ -43,6 +43,15 @@ typedef struct galley_model_verbs {
   /* Takes away a node with GALLEY_OP_LOSS: the strategy makes another loss, a node of an op with that flag whose output is
    * GALLEY_SCALAR_LOSS, to which it adds. */
   galley_status (*take_loss)(galley_graph*, galley_node, galley_error*);
+  /* Divides a parameter of the model among the processes of an axis that the recipe names: from now on the tensor is this process's part
+   * (galley_tensor_info.part), an equal share of its rows (dimension 0) or, of a matrix, of its columns (1). The strategy puts others in the
+   * place of all nodes that read it whole. On an axis of one rank nothing happens.
+   *
+   * What is made from parts differs between the processes of the axis, until an exchange along it makes it the same again: "all_reduce",
+   * with the attributes "axis", "ranks" and "stride" (galley_axis), of what each has made of its part. Nothing else has to be said for
+   * backward: where nodes that work on parts read a tensor that is the same on all, the host adds their gradients up along the axis, and the
+   * gradient of a sum is the same on all. The loss has to be the same on all; random numbers are not drawn for what differs. */
+  galley_status (*divide)(galley_graph*, galley_tensor parameter, const char* axis, uint32_t dimension, galley_error*);
 } galley_model_verbs;
 #define GALLEY_MODEL_VERBS_MIN_SIZE 72u
 

@@ -209,6 +209,10 @@ class ModelGraph : public Graph {
   void take_loss(galley_node node) {
     check([&](galley_error* e) { return own_->take_loss(graph_, node, e); });
   }
+  /// Divides a parameter among the processes of an axis, by rows (dimension 0) or columns (1): the tensor is this process's part.
+  void divide(galley_tensor parameter, const char* axis, uint32_t dimension) {
+    check([&](galley_error* e) { return own_->divide(graph_, parameter, axis, dimension, e); });
+  }
 
  private:
   const galley_model_verbs* own_;

@@ -45,7 +45,10 @@ bool understood(const T* p, long) {
   return galley_understood(p, 0, 0) != 0;
 }
 inline bool understood(const galley_node_view* p, int) { return galley_node_understood(p) != 0; }
-inline bool understood(const galley_tensor_info* p, int) { return galley_understood(p, p->flags, GALLEY_TENSOR_KNOWN) != 0; }
+inline bool understood(const galley_tensor_info* p, int) {
+  if (GALLEY_HAS(p, galley_tensor_info, part) && p->part && !galley_understood(p->part, 0, 0)) return false;
+  return galley_understood(p, p->flags, GALLEY_TENSOR_KNOWN) != 0;
+}
 inline bool understood(const galley_node_info* p, int) { return galley_understood(p, p->op_flags, GALLEY_OP_KNOWN) != 0; }
 inline bool understood(const galley_run_info* p, int) {
   if (GALLEY_HAS(p, galley_run_info, axes))
