@@ -106,6 +106,7 @@ def begins_with_files(name, uses):
     one = left(trained(path, f'{name}-1'))
     for n in (2, 4):
         check(left(train_with(n, path, f'{name}-{n}')) == one, f'{name}: {n} processes leave something else than one')
+    check(left(train_with(2, path, f'{name}-reference', '--reference')) == one, f'{name}: a checked run leaves something else')
     read = re.findall(r"^load\[\d+\] read '([^']+)'.* -> w ([^,]+)", run('plan', path, '--dump', 'place', '--ranks', 4).stdout, re.M)
     check(len(read) > 5, f'{read}')
 
