@@ -32,7 +32,7 @@ const FlagSpec use_flag = {"--use", "STRATEGY",
                            "add a strategy to the recipe's own, as it would write it: NAME, or 'NAME { option = value }'", true, false};
 const FlagSpec without_flag = {
     "--without", "PASSES",
-    "leave passes of the compiler out that only make it faster, to find a bug: fuse, alias, overlap, with commas between"};
+    "leave passes of the compiler out that only make it faster, to find a bug: exchanges, fuse, alias, overlap, with commas between"};
 const FlagSpec confine_flag = {"--confine", "", "limit what comes from somebody else to files in its own folder and those that flags name",
                                false, false};
 const FlagSpec unconfined_flag = {"--unconfined", "", "let a run that is not marked as yours read all that it recorded", false, false};

@@ -74,7 +74,7 @@ struct Compilation {
   galley_tensor sample_logits = 0;           ///< order
   galley_tensor prompt_logits = 0;           ///< order; with caches, of a model without a source
   galley_tensor next_logits = 0;             ///< order; with caches
-  Program program = {};                      ///< place; bind, clone, fuse, alias and overlap change it
+  Program program = {};                      ///< place; bind, clone, exchanges, fuse, alias and overlap change it
   MicroItems micro = {};                     ///< place
   SavedSet saved = {};                       ///< decide
   std::vector<uint32_t> choices = {};        ///< decide; one for each saved tensor

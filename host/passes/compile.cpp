@@ -60,6 +60,8 @@ constexpr Pass passes[] = {
     // Peaks that strategies were told of hold: they count joined launches, and outputs that take over inputs. Only `overlap` raises them.
     {{"clone", "what backward recomputes", Leaves::Program}, clone},
     // MicroItems holds no longer: instructions have moved.
+    {{"exchanges", "which exchanges between processes there are, and in which order", Leaves::Program, true}, exchanges},
+    // No later pass changes them or their order, which are the same in the programs of all processes.
     {{"fuse", "groups and chains of nodes that one launch computes", Leaves::Program, true}, fuse},
     // An instruction may be several nodes; operands between the links of a chain may have no memory.
     {{"alias", "outputs that take over their inputs' memory", Leaves::Program, true}, alias},

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "host/passes/passes.hpp"
 #include "host/plan/checksums.hpp"
 #include "host/plan/outline.hpp"
 #include "host/plan/timing.hpp"
@@ -131,7 +132,7 @@ class ExchangeOrder {
       for (const Operand& o : *operands) {
         if (!o.present()) continue;
         const ProgramTensor& t = program.tensors[static_cast<size_t>(o.tensor)];
-        if (along_axis(i).stride > 1 && t.is_part()) return galley::whole_bytes(t) / program.sharers;
+        if (t.is_part() && !t.neighbours && !i.launch()->nodes[0].attrs.find("ends")) return galley::whole_bytes(t) / program.sharers;
         bytes = std::max(bytes, o.bytes());
       }
     return bytes;
@@ -222,6 +223,20 @@ void order_exchanges(const Program& program, const Target& target, std::vector<I
     if (!ahead.contains(at)) out.push_back(code[at]);
   }
   code = std::move(out);
+}
+
+uint32_t exchange_queue(const Program& program, const Target& target) {
+  return program.ranks > 1 && target.link_for(program.ranks) ? target.queue_for(Queue::Exchange) : 0;
+}
+
+Status exchanges(Compilation& c) {
+  if (c.program.ranks == 1) return ok();
+  for (const SegmentKind kind : {SegmentKind::Micro, SegmentKind::Update, SegmentKind::Eval, SegmentKind::Sample, SegmentKind::Next}) {
+    std::vector<Instruction>& code = c.program.segment(kind).code;
+    share_gathers(c.program, c.target, code);
+    if (exchange_queue(c.program, c.target)) order_exchanges(c.program, c.target, code);
+  }
+  return ok();
 }
 
 }  // namespace galley

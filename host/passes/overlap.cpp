@@ -61,19 +61,12 @@ void number_events(Program& program) {
   }
 }
 
-/// The queue to which exchanges go; 0: they stay among the kernels. Where nobody knows how long they take, nothing can be hidden.
-uint32_t exchange_queue(const Program& program, const Target& target) {
-  return program.ranks > 1 && target.link_for(program.ranks) ? target.queue_for(Queue::Exchange) : 0;
-}
-
 void overlap_transfers(Compilation& c) {
   Program& program = c.program;
   const uint32_t exchanges = exchange_queue(program, c.target);
   std::map<SegmentKind, std::vector<Instruction>> placed, once;
   for (const SegmentKind kind : kinds) {
-    std::vector<Instruction>& code = program.segment(kind).code;
-    if (program.ranks > 1) share_gathers(program, c.target, code);
-    if (exchanges) order_exchanges(program, c.target, code);
+    const std::vector<Instruction>& code = program.segment(kind).code;
     if (std::ranges::none_of(code, [&](const Instruction& i) { return is_transfer(i, exchanges); })) continue;
     placed[kind] = once[kind] = code;
     copy_once(program, once[kind], c.target);

@@ -50,6 +50,8 @@ Status decide(Compilation& c);
 /// Inserts clones of forward's instructions before their readers in backward. Inserts copies of an offloaded tensor, and what packs and
 /// unpacks a compressed one, after its producer and before its readers.
 Status clone(Compilation& c);
+/// Leaves out exchanges of what is there already, and moves those before others that would wait for them.
+Status exchanges(Compilation& c);
 /// Makes one launch of groups and chains of nodes, where there are kernels for them.
 Status fuse(Compilation& c);
 /// Lets outputs take over the memory of inputs that nobody reads any more (donated buffers).

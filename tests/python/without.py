@@ -7,7 +7,7 @@ import shlex
 import scripts_kit
 from galley_test import binary, case, cases, check, every, finish, fresh_folder, lines_of, run, source, untimed
 
-PASSES = 'fuse', 'alias', 'overlap'
+PASSES = 'exchanges', 'fuse', 'alias', 'overlap'
 on_two_memories = {'--device cuda': f'--device discrete --plugin-path {shlex.quote(str(binary / "tests" / "plugins" / "discrete"))}'}
 fresh_folder()
 scripts_kit.make()
@@ -51,10 +51,10 @@ def what_is_left_out():
     check(launches['alias']['a_step'] < launches['alias']['nodes'], f'launches: {launches}')
     work = {x: json.loads(run(*words, '--json', *(['--without', x] if x else [])).stdout)['flops_per_token'] for x in ('', *PASSES)}
     check(work[''] > 0 and every(x == work[''] for x in work.values()), f'operations: {work}')
-    check(texts[''] != texts['alias'] and texts[''] == texts['overlap'], 'alias changes nothing, or overlap something on one memory')
+    check(texts[''] != texts['alias'] and texts[''] == texts['overlap'] == texts['exchanges'], 'alias changes nothing, or overlap something on one memory')
 
 
-@cases({'unknown': ('place', "'place' is no pass that can be left out", 'these can: fuse, alias, overlap'), 'empty': ('fuse,', "'' is no pass"),
+@cases({'unknown': ('place', "'place' is no pass that can be left out", 'these can: exchanges, fuse, alias, overlap'), 'empty': ('fuse,', "'' is no pass"),
         'blank': ('fuse, alias', "' alias' is no pass")})
 def refused(_, of):
     said = run('plan', source / 'scripts' / 'finetune.lua', '--without', of[0], code=2).stderr
