@@ -1,5 +1,5 @@
-// The axes of a run's processes, for plugins. Those that compute the same micro-batches are neighbours, on the axis that the recipe names; their
-// groups are on the axis "data". Where there are no such groups, the neighbours that a link of the target joins are on one with the link's name.
+// The axes of a run's processes, for plugins. Those that compute the same micro-batches are neighbours, on the axis that the recipe names, and
+// their groups are on the axis "data". Without such groups, the neighbours that a link of the target joins are on one with the link's name.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace galley {
 
 class Axes {
  public:
-  /// `together`: of as many processes as compute the same micro-batches, of which the run has a multiple; `name`: their axis, "": there is none.
+  /// `together`: so many processes compute the same micro-batches, and the run has a multiple of them. `name`: their axis; "": there is none.
   Axes(int64_t ranks, int64_t rank, int64_t together = 1, const std::string& name = "") : ranks_(ranks), rank_(rank) {
     add("data", ranks / together, together);
     if (!name.empty()) add(name, together);

@@ -99,8 +99,7 @@ struct GraphTensor {
   SavedAs saved;
   Storage storage;
   Slice slice;
-  std::optional<galley_part> part =
-      {};                    ///< this process's, of what a strategy has divided: `shape` is the part's. Its axis lives as long as the run
+  std::optional<galley_part> part = {};  ///< of what a strategy has divided: `shape` is the part's
   Fill fill = Fill::Tokens;  ///< what the data puts into an input
   int64_t below = 0;         ///< an input's numbers are below this; 0: not known
 

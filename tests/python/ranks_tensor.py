@@ -38,7 +38,7 @@ def losses(of):
 
 def close(a, b, what, most=2e-5):
     check(every(abs(x / y - 1) < most for x, y in together(losses(a), losses(b))), f'{what}: losses {losses(a)} and {losses(b)}')
-    one, other = (load(x.path / 'model/model.safetensors') for x in (a, b))
+    one, other = (load(next(x.path.glob('*/*model.safetensors'))) for x in (a, b))
     check(one.keys() == other.keys() and every(one[k][:2] == other[k][:2] for k in one), f'{what}: tensors or their shapes')
     check(every(error(one[k][2], other[k][2], 1e-3) < 50 * most for k in one), f'{what}: the models differ')
 
@@ -72,6 +72,7 @@ CASES = {
     'adamw': (clip, adamw),
     'bf16': (use('amp', compute='bf16'), use('recompute'), adamw),
     'fp16': (use('amp', compute='fp16'), clip, adamw),
+    'lora': (use('lora', rank=4, dropout=0.3, targets=['q_proj', 'v_proj']), adamw),  # what is divided is frozen
     'ema': (use('ema', decay=0.9), use('sgd', lr=1e-2, momentum=0.9)),
 }
 
@@ -111,6 +112,16 @@ def proofs():
     whole = left(train_with(4, path, 'proofs'))
     check(left(train_with(4, path, 'proofs-checked', '--reference', '--poison')) == whole, 'a checked run leaves something else')
     close(train_with_gpus(2, written('gpus', PAIR, clip, adamw), 'gpus', *plugins), alone(written('gpu-1', PAIR, clip, adamw), 'gpu-1'), 'GPUs')
+
+
+@case
+def validates():
+    """Each group has some of the validation's batches."""
+    pathlib.Path('text.txt').write_text(''.join(f'{i} is the number {i * i}. ' for i in range(60)))
+    path = recipe('valid.lua', from_folder(begin.path / 'model'), 'data.text { files = { "text.txt" }, tokenizer = "bytes", validation = 0.1 }', PAIR, use('accumulate', steps=2), adamw, batch=1, length=8, seed=3, steps=2,
+                  lanes=2, validate=dict(every=1), **TWO)
+    one, four = ([x['validation_loss'] for x in of.lines if 'validation_loss' in x] for of in (alone(path, 'valid-1'), train_with(4, path, 'valid-4')))
+    check(len(one) > 1 and every(abs(a / b - 1) < 1e-5 for a, b in together(one, four)), f'{one} and {four}')
 
 
 @case
