@@ -6,6 +6,7 @@ import json
 
 import galley_test
 from galley_test import case, cases, check, finish, fresh_folder, from_config, recipe, source, together, train, use
+from ranks_kit import left, mpirun
 from sdk_kit import DATA, build_together, llama, tensors, write_text
 
 fresh_folder()
@@ -52,6 +53,22 @@ def optimizers_of_all_parameters(name, of):
         y, z = state[parameter], state[f'{parameter}.z']
         worst = max(abs(a - (b + (1 - 1 / 0.9) * (c - b))) for a, b, c in zip(x, y, z))
         check(worst < 1e-6 and y != z, f'schedule-free: {parameter} is saved {worst} from the average')
+
+
+# PiSSA needs its whole weight when the run begins, and gets it.
+@cases({'schedule-free': (use('schedule-free', lr=1e-2),), 'prodigy': (use('prodigy'),), 'pissa': (use('pissa', rank=4), use('adamw', lr=1e-3)), 'row-linear': (use('row-linear'), use('adamw', lr=1e-3))})
+def among_processes(name, uses):
+    """They know of no processes: divided by zero, a run of two or four leaves the bytes of one."""
+    model = from_config('llama', vocab_size=256, max_position_embeddings=32, hidden_size=128, intermediate_size=384, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2)
+    plugins = '--plugin-path', built() / name
+    for stage in (1, 3):
+        path = recipe(f'{name}-{stage}.lua', model, DATA, use('zero', stage=stage, min_size=1), use('accumulate', steps=4), *uses, batch=1, length=16, seed=5, steps=4, lanes=4,
+                      validate=dict(every=2), save=dict(every=2))
+        one = left(train(path, f'{name}-{stage}-1', *plugins))
+        galley_test.run('plan', path, '--ranks', 4, '--check', *plugins)
+        for n in (2, 4):
+            mpirun(n, 'train', path, '--out', f'{name}-{stage}-{n}', *plugins)
+            check(left(galley_test.Run(f'{name}-{stage}-{n}')) == one, f'{name}, stage {stage}: {n} processes leave something else than one')
 
 
 def product(a, b):
