@@ -144,6 +144,12 @@ def takes_less():
 
 
 @case
+def checked():
+    said = run('check', plugins[1] / 'tensor-pair').stdout
+    check('nothing found' in said, said)
+
+
+@case
 def refusals():
     other = 'start a multiple of 2 processes, or one'
     refused(written('three', PAIR, adamw), other, flags=('--ranks', 3, *plugins))
