@@ -24,7 +24,7 @@ Writers writers_of(const std::vector<Instruction>& code) {
   for (const Instruction& i : code)
     for (const auto* operands : {&i.inputs, &i.outputs})
       for (const Operand& o : *operands)
-        if (o.present() && (o.access | o.later) & GALLEY_WRITE) ++out[o.tensor];
+        if (o.present() && o.writes()) ++out[o.tensor];
   return out;
 }
 
@@ -33,7 +33,7 @@ bool gathers(const Program& program, const Instruction& i, const Writers& writer
   if (!i.exchanges() || i.when != When::Always || i.outputs.empty() || !i.outputs[0].present()) return false;
   const auto life = [&](const Operand& o) { return program.tensors[static_cast<size_t>(o.tensor)].life; };
   const auto lies_there = [&](const Operand& o) { return !o.present() || (life(o) == Life::Run && !writers.contains(o.tensor)); };
-  return life(i.outputs[0]) == Life::Segment && !((i.outputs[0].access | i.outputs[0].later) & GALLEY_READ) &&
+  return life(i.outputs[0]) == Life::Segment && !i.outputs[0].reads() &&
          std::ranges::all_of(i.inputs, lies_there);
 }
 

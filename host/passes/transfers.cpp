@@ -9,11 +9,6 @@
 #include "host/plan/timing.hpp"
 
 namespace galley {
-namespace {
-
-bool writes(const Operand& o) { return ((o.access | o.later) & GALLEY_WRITE) != 0; }
-
-}  // namespace
 
 Transfers::Transfers(const Program& program, const std::vector<Instruction>& code, const Target& target, uint32_t exchanges)
     : program_(program), code_(code), target_(target), exchanges_(exchanges) {
@@ -44,7 +39,7 @@ bool Transfers::brings(const Instruction& i) const {
   if (i.outputs.empty() || !i.outputs[0].present()) return false;
   const Operand& made = i.outputs[0];
   if (tensor(made.tensor).memory != 0) return false;
-  return i.action() == Action::Copy || (tensor(made.tensor).life == Life::Segment && !((made.access | made.later) & GALLEY_READ));
+  return i.action() == Action::Copy || (tensor(made.tensor).life == Life::Segment && !made.reads());
 }
 
 int64_t Transfers::bytes_of(const Instruction& i, bool in) const {
@@ -61,7 +56,7 @@ std::vector<std::pair<TensorId, Transfers::Use>> Transfers::uses_of(const Instru
   const bool transfers = is_transfer(i);
   for (const auto* operands : {&i.inputs, &i.outputs})
     for (const Operand& o : *operands)
-      if (o.present()) out.push_back({o.tensor, {o.offset, o.offset + o.bytes(), writes(o), transfers, index}});
+      if (o.present()) out.push_back({o.tensor, {o.offset, o.offset + o.bytes(), o.writes(), transfers, index}});
   if (const TensorId workspace = i.workspace(); workspace != no_tensor)
     out.push_back({workspace, {0, tensor(workspace).bytes, true, transfers, index}});
   return out;

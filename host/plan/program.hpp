@@ -145,6 +145,9 @@ struct Operand {
   /// Returns whether the operand is there: in memory, in a format, or between the links of a chain.
   bool given() const { return present() || format || inner; }
   int64_t bytes() const { return elements(shape) * galley_dtype_bytes(dtype); }
+  /// Return whether it is read, or written, in any micro-batch.
+  bool reads() const { return ((access | later) & GALLEY_READ) != 0; }
+  bool writes() const { return ((access | later) & GALLEY_WRITE) != 0; }
 };
 
 /// Returns what a plugin sees of an operand. If the operand has a format, the caller adds its components.

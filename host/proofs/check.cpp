@@ -28,7 +28,6 @@ bool is_access(uint32_t access) {
 }
 
 /// Writes in the first micro-batch or in a later one.
-bool writes(const Operand& operand) { return ((operand.access | operand.later) & GALLEY_WRITE) != 0; }
 
 class ProgramCheck {
  public:
@@ -121,7 +120,7 @@ class ProgramCheck {
   /// The op lets this output take over this input's buffer, and both are the same bytes.
   static bool takes_over(const Instruction& code, const std::vector<int64_t>& taken, size_t output, size_t input) {
     const Operand &from = code.inputs[input], &to = code.outputs[output];
-    if (from.offset != to.offset || from.bytes() != to.bytes() || writes(from)) return false;
+    if (from.offset != to.offset || from.bytes() != to.bytes() || from.writes()) return false;
     return taken[output] == static_cast<int64_t>(input);
   }
 
@@ -134,7 +133,7 @@ class ProgramCheck {
       const Operand& o = i < n ? code.inputs[i] : code.outputs[i - n];
       if (!o.present() || (i < n && o.inner)) continue;
       if (o.tensor == code.workspace()) return plan_error(at + " has its workspace '" + tensor(o.tensor).name + "' among its operands");
-      ranges.push_back({o.tensor, o.offset, i, o.offset + o.bytes(), writes(o)});
+      ranges.push_back({o.tensor, o.offset, i, o.offset + o.bytes(), o.writes()});
     }
     std::sort(ranges.begin(), ranges.end());
     std::vector<const Range*> read, written;  // that have not ended
@@ -161,7 +160,7 @@ class ProgramCheck {
   static bool makes(const Instruction& code, const LaunchNode& link, const Operand& between) {
     const auto same = [&](const Operand& o) {
       if (!between.present()) return !o.present() && o.inner == between.inner && o.dtype == between.dtype && o.bytes() == between.bytes();
-      return o.tensor == between.tensor && o.offset == between.offset && o.bytes() == between.bytes() && writes(o);
+      return o.tensor == between.tensor && o.offset == between.offset && o.bytes() == between.bytes() && o.writes();
     };
     return std::ranges::any_of(code.outputs_of(link), same) || (between.present() && std::ranges::any_of(code.inputs_of(link), same));
   }
@@ -190,7 +189,7 @@ class ProgramCheck {
         if (!o.inner) continue;
         const auto before = nodes.subspan(n - n % links, n % links);
         const bool made = std::ranges::any_of(before, [&](const LaunchNode& link) { return makes(code, link, o); });
-        if (!made || writes(o))
+        if (!made || o.writes())
           return plan_error(at + ": '" + nodes[n].name + "' reads " +
                             (o.present() ? "'" + tensor(o.tensor).name + "'" : "an operand without memory") +
                             " as what lies between links of its chain, but no link before it makes it");
