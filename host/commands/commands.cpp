@@ -196,7 +196,7 @@ std::vector<CommandSpec> all_commands() {
        "runs are ordinary run directories below DIR/arms. DIR/compare.json says all for programs.\n"
        "With --ranks N, plans are those of N processes; one trains in their place, lane after lane, which leaves the same losses and "
        "models,\n"
-       "to the byte. Examples:\n"
+       "to the byte, or up to rounding where groups of them make sums first. Examples:\n"
        "  galley compare scripts/compare.lua --set model=DIR --set data=FILE --out lean\n"
        "  galley compare plain.lua lean.lua --out both --expect 'lean: memory <= 0.5 plain' --expect 'lean: rounding'\n",
        {{"--out", "DIR", "the comparison's directory; what it holds already is taken over", false, true},

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Positions a second of a run in one process with all threads, and in several with a part of them each, on one machine; what each sends, and the memory that each has.
 
-Usage: tests/bench/ranks.py GALLEY [ranks=2] [threads=2] [rounds=3] [steps=4] [batch=2] [length=256] [layers=30] [hidden=576] [vocab=49152] [stage=0] [out=FILE]
+Usage: tests/bench/ranks.py GALLEY [ranks=2] [threads=2] [rounds=3] [steps=4] [batch=2] [length=256] [layers=30] [hidden=576] [vocab=49152] [stage=0] [link=FILE] [out=FILE]
 
-A model in the shape of SmolLM2-135M with random weights, AdamW, a window of as many micro-batches as processes, lanes = ranks; from `stage` 1 on, "zero" divides it. The sides run in turn, the other one first each time.
-The first step of a run does not count. First of all both sides have to leave the same bytes; if they do not, no time is printed."""
+A model in the shape of SmolLM2-135M with random weights, AdamW, a window of as many micro-batches as processes, lanes = ranks; from `stage` 1 on, "zero" divides it. With link=FILE, a file for --target
+that describes a link between the processes, these run once more with it: exchanges then run beside kernels, on a queue of their own. The sides run in turn, the last one first each other time.
+The first step of a run does not count. First of all the sides have to leave the same bytes; if they do not, no time is printed."""
 import hashlib
 import json
 import os
@@ -33,10 +34,10 @@ recipe.write_text(f'''return recipe {{
 ''')
 
 
-def run(n, out):
+def run(n, out, *flags):
     """One run: positions a second, the largest resident memory of a process in MiB, and the bytes that it leaves."""
     shutil.rmtree(folder / out, ignore_errors=True)
-    words = [galley, 'train', recipe, '--out', folder / out]
+    words = [galley, 'train', recipe, '--out', folder / out, *flags]
     if n > 1:
         words = ['mpirun', '-n', n, '--oversubscribe', '--bind-to', 'none', '--allow-run-as-root', *words]
     env = {**os.environ, 'OMP_NUM_THREADS': str(max(1, threads // n))}
@@ -57,20 +58,26 @@ def mebibytes(n):
     return next(iter(planned(n)['classes'].values()))['planned'] / 2**20
 
 
-one, several = run(1, 'one'), run(ranks, 'several')
-if one[2] != several[2]:
+BESIDE = f'{ranks} × {threads // ranks} threads beside kernels'
+sides = {f'1 × {threads} threads': (1, ()), f'{ranks} × {threads // ranks} threads': (ranks, ())}
+if 'link' in given:
+    sides[BESIDE] = ranks, ('--target', str(pathlib.Path(given['link']).resolve()))
+if len({run(n, f'first-{n}', *flags)[2] for n, flags in sides.values()}) > 1:
     sys.exit('the sides leave other bytes')
 step = planned(ranks)['step']
 print(f'planned: {mebibytes(1):.0f} MiB in one process, {mebibytes(ranks):.0f} MiB in each of {ranks}')
 print(f'{ranks} processes: {step["exchanges"]} exchanges a step, each process sends {step["sent"] / 2**20:.1f} MiB', flush=True)
-speeds = {1: [], ranks: []}
+speeds = {side: [] for side in sides}
 for k in range(rounds):
-    for n in ((1, ranks), (ranks, 1))[k % 2]:
-        speeds[n].append(run(n, 'again')[0])
-        print(f'  {n} × {threads // n} threads: {speeds[n][-1]:.1f} positions/s', flush=True)
-ratio = statistics.median(b / a for a, b in zip(speeds[1], speeds[ranks], strict=True))
-text = f'{ranks} × {threads // ranks} threads beside 1 × {threads}: {statistics.median(speeds[ranks]):.1f} and {statistics.median(speeds[1]):.1f} positions/s, ratio {ratio:.3f}'
-print(text)
+    for side in list(sides)[::-1 if k % 2 else 1]:
+        n, flags = sides[side]
+        speeds[side].append(run(n, 'again', *flags)[0])
+        print(f'  {side}: {speeds[side][-1]:.1f} positions/s', flush=True)
+first, text = next(iter(sides)), ''
+for side in list(sides)[1:]:
+    ratio = statistics.median(b / a for a, b in zip(speeds[first], speeds[side], strict=True))
+    text += f'{side}: {statistics.median(speeds[side]):.1f}, {first}: {statistics.median(speeds[first]):.1f} positions/s, ratio {ratio:.3f}\n'
+print(text, end='')
 if 'out' in given:
-    pathlib.Path(given['out']).write_text(text + '\n')
+    pathlib.Path(given['out']).write_text(text)
 shutil.rmtree(folder)
