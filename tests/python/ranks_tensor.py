@@ -144,6 +144,17 @@ def takes_less():
 
 
 @case
+def compared():
+    """One process trains in the place of two, and says that rounding differs; what fits is judged by what each of them needs."""
+    paths = written('arm-a', PAIR, adamw, steps=2), written('arm-b', PAIR, use('sgd', lr=1e-2), steps=2)
+    said = run('compare', *paths, '--ranks', 2, '--out', 'both', *plugins).stdout
+    check('up to the rounding of sums between them' in said, said)
+    path = written('offers', PAIR, 'one_of { use "adamw" { lr = 1e-2 }, use "sgd" { lr = 1e-2 } }')
+    said = run('fit', path, '--ranks', 2, '--memory', '1GiB', *plugins).stdout
+    check('2 combinations for 2 processes' in said, said)
+
+
+@case
 def checked():
     said = run('check', plugins[1] / 'tensor-pair').stdout
     check('nothing found' in said, said)
