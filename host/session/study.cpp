@@ -315,6 +315,10 @@ Result<std::unique_ptr<Study>> make_study(const Recipe& recipe, const StudyOptio
   TRY_STATUS(load_kernels(s));
   const CompileOptions compiled = compile_options(s, options, least_head);
   s.program = TRY(compile(*s.draft, s.loaded, *s.plugins, s.target, compiled));
+  if (s.program.together > 1 && std::ranges::none_of(s.program.tensors, &ProgramTensor::neighbours))
+    return recipe_error(s.recipe.name + ": " + std::to_string(s.program.together) + " processes along '" + s.recipe.axis +
+                            "' would compute the same, since no strategy divides anything among them",
+                        "leave 'ranks' out of the recipe, or use a strategy that divides parameters along '" + s.recipe.axis + "'");
   TRY_STATUS(check_writes(s, compiled.prompt_positions));
   // What a window counts is labels that the model reads.
   for (const Program::Input& input : s.program.inputs)

@@ -171,6 +171,7 @@ def refusals():
     refused(written('nf4', PAIR, use('quantize-nf4'), use('lora', rank=4, targets=['*.q_proj']), adamw), "the format 'four-bit'", flags=two)
     refused(written('eight', PAIR, use('adamw8bit', lr=1e-2)), 'the format', flags=two)
     refused(written('within', PAIR, use('zero', stage=3, min_size=1, within='tensor'), adamw), "whose processes compute together", flags=two)
+    refused(written('nothing', adamw), 'no strategy divides anything among them', flags=two)
     refused(written('axis', use('tensor-pair', axis='rows'), adamw), "no axis 'rows'", flags=two)
     refused(written('texts', PAIR, adamw, evaluate=dict(prompts='p.jsonl', match='exact', every=1)), "'evaluate'", flags=two)
     refused(written('odd', PAIR, adamw, ranks=dict(tensor=5)), 'no equal parts', flags=('--ranks', 5, *plugins))
