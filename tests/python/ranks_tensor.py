@@ -163,7 +163,7 @@ def checked():
 @case
 def refusals():
     other = 'start a multiple of 2 processes, or one'
-    refused(written('three', PAIR, adamw), other, flags=('--ranks', 3, *plugins))
+    refused(written('three', PAIR, adamw), "2 processes along 'tensor' compute together, and the run has 3", other, flags=('--ranks', 3, *plugins))
     two = '--ranks', 2, *plugins
     refused(written('lora', PAIR, use('lora', rank=4), adamw), "lora (", 'is trained in', 'targets', flags=two)
     refused(written('muon', PAIR, use('muon', lr=1e-2, rest_lr=1e-2)), "muon", 'takes all of it together', flags=two)
@@ -173,7 +173,7 @@ def refusals():
     refused(written('within', PAIR, use('zero', stage=3, min_size=1, within='tensor'), adamw), "whose processes compute together", flags=two)
     refused(written('nothing', adamw), 'no strategy divides anything among them', flags=two)
     refused(written('axis', use('tensor-pair', axis='rows'), adamw), "no axis 'rows'", flags=two)
-    refused(written('texts', PAIR, adamw, evaluate=dict(prompts='p.jsonl', match='exact', every=1)), "'evaluate'", flags=two)
+    refused(written('texts', PAIR, adamw, evaluate=dict(prompts='p.jsonl', match='exact', every=1)), "'evaluate' lets one process write texts, and 2 along 'tensor' compute together", flags=two)
     refused(written('odd', PAIR, adamw, ranks=dict(tensor=5)), 'no equal parts', flags=('--ranks', 5, *plugins))
     for wrong in (dict(tensor=0), dict(tensor=2, data=2), 2, dict(data=2)):
         refused(written('wrong', PAIR, adamw, ranks=wrong), 'ranks', flags=plugins)
