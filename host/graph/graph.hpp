@@ -100,8 +100,8 @@ struct GraphTensor {
   Storage storage;
   Slice slice;
   std::optional<galley_part> part = {};  ///< of what a strategy has divided: `shape` is the part's
-  Fill fill = Fill::Tokens;  ///< what the data puts into an input
-  int64_t below = 0;         ///< an input's numbers are below this; 0: not known
+  Fill fill = Fill::Tokens;              ///< what the data puts into an input
+  int64_t below = 0;                     ///< an input's numbers are below this; 0: not known
 
   int64_t count() const { return elements(shape); }
   /// Returns the shape of the whole tensor of which this may be a part.

@@ -24,11 +24,11 @@ Status share_out(Compilation& c) {
   const std::string shares = out.together > 1 ? "groups of " + std::to_string(out.together) + " processes" : "processes";
   if (out.lanes == 0) out.lanes = groups;
   const int64_t all = c.decisions.micro_batches;
+  const std::string over = c.options.lanes.lanes ? "lanes" : shares;
   const std::string window = "a window has " + std::to_string(all) + (all == 1 ? " micro-batch" : " micro-batches");
   if (out.lanes > all)
-    return recipe_error(
-        window + ", which cannot be shared out over " + std::to_string(out.lanes) + (c.options.lanes.lanes ? " lanes" : " " + shares),
-        "let it have " + std::to_string(out.lanes) + " or more, or take fewer" + (c.options.lanes.lanes ? " lanes" : " " + shares));
+    return recipe_error(window + ", which cannot be shared out over " + std::to_string(out.lanes) + " " + over,
+                        "let it have " + std::to_string(out.lanes) + " or more, or take fewer " + over);
   if (out.lanes % groups != 0) {
     std::string fit;
     for (int64_t n = 1; n <= out.lanes; ++n)

@@ -73,8 +73,8 @@ constexpr Pass passes[] = {
 /// Processes that a link joins are on an axis, if all of them are on such axes.
 std::shared_ptr<const Axes> axes_of(const Lanes& lanes, const Target& target) {
   auto out = std::make_shared<Axes>(lanes.ranks, lanes.rank, lanes.together, lanes.axis);
+  if (lanes.together > 1) return out;
   for (const Link& link : target.links) {
-    if (lanes.together > 1) break;
     const int64_t joined = link.joins(lanes.ranks) ? lanes.ranks : link.ranks;
     if (lanes.ranks % joined == 0) out->add(link.name, joined);
   }

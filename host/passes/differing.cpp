@@ -1,8 +1,10 @@
 #include "host/passes/differing.hpp"
 
 #include <algorithm>
+#include <functional>
 
 #include "galley/op.h"
+#include "host/plugins/attributes.hpp"
 
 namespace galley {
 
@@ -16,19 +18,16 @@ Differing::Differing(const Compilation& c) : c_(c) {
   }
 }
 
-bool Differing::reads(const GraphNode& node) const {
-  return std::ranges::any_of(node.inputs, [&](galley_tensor t) { return t && (*this)(t); });
-}
+bool Differing::reads(const GraphNode& node) const { return std::ranges::any_of(node.inputs, std::cref(*this)); }
 
 bool Differing::along_axis(const GraphNode& node) const {
   if (!(node.op->flags & GALLEY_OP_EXCHANGE)) return false;
   const galley_attr* axis = node.attrs.find("axis");
-  return axis && axis->type == GALLEY_ATTR_STRING && c_.options.lanes.axis == static_cast<const char*>(axis->data);
+  return axis && attr_text(*axis) == c_.options.lanes.axis;
 }
 
 bool Differing::works_on_parts(const GraphNode& node) const {
-  return !differs_.empty() &&
-         (reads(node) || along_axis(node) || std::ranges::any_of(node.outputs, [&](galley_tensor t) { return t && (*this)(t); }));
+  return !differs_.empty() && (reads(node) || along_axis(node) || std::ranges::any_of(node.outputs, std::cref(*this)));
 }
 
 void Differing::set(galley_tensor t) {

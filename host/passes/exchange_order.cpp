@@ -33,8 +33,7 @@ bool gathers(const Program& program, const Instruction& i, const Writers& writer
   if (!i.exchanges() || i.when != When::Always || i.outputs.empty() || !i.outputs[0].present()) return false;
   const auto life = [&](const Operand& o) { return program.tensors[static_cast<size_t>(o.tensor)].life; };
   const auto lies_there = [&](const Operand& o) { return !o.present() || (life(o) == Life::Run && !writers.contains(o.tensor)); };
-  return life(i.outputs[0]) == Life::Segment && !i.outputs[0].reads() &&
-         std::ranges::all_of(i.inputs, lies_there);
+  return life(i.outputs[0]) == Life::Segment && !i.outputs[0].reads() && std::ranges::all_of(i.inputs, lies_there);
 }
 
 struct OrderedExchange {
@@ -231,10 +230,11 @@ uint32_t exchange_queue(const Program& program, const Target& target) {
 
 Status exchanges(Compilation& c) {
   if (c.program.ranks == 1) return ok();
+  const bool hides = exchange_queue(c.program, c.target) != 0;
   for (const SegmentKind kind : {SegmentKind::Micro, SegmentKind::Update, SegmentKind::Eval, SegmentKind::Sample, SegmentKind::Next}) {
     std::vector<Instruction>& code = c.program.segment(kind).code;
     share_gathers(c.program, c.target, code);
-    if (exchange_queue(c.program, c.target)) order_exchanges(c.program, c.target, code);
+    if (hides) order_exchanges(c.program, c.target, code);
   }
   return ok();
 }

@@ -16,7 +16,7 @@ struct WeightChecksum {
 /// Returns how a tensor's bytes lie in the whole tensor of which it may be a part.
 inline Runs byte_runs(const ProgramTensor& t) {
   const int64_t bytes = galley_dtype_bytes(t.dtype);
-  return {t.first * bytes, t.run * bytes, t.step * bytes};
+  return {t.runs.first * bytes, t.runs.run * bytes, t.runs.step * bytes};
 }
 /// Returns the bytes of all of a tensor of which there may be a part.
 inline int64_t whole_bytes(const ProgramTensor& t) { return t.is_part() ? elements(t.whole) * galley_dtype_bytes(t.dtype) : t.bytes; }

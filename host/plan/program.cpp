@@ -11,11 +11,12 @@ bool Instruction::exchanges() const { return launch() && launch()->op() && launc
 
 AlongAxis along_axis(const Instruction& exchange) {
   const AttrList& attrs = exchange.launch()->nodes.front().attrs;
-  const auto number = [&](const char* name) {
-    const galley_attr* attr = attrs.find(name);
-    return attr && attr->type == GALLEY_ATTR_I64 && attr->count == 1 ? *static_cast<const int64_t*>(attr->data) : 1;
-  };
-  return {number("ranks"), number("stride")};
+  return {attrs.integer("ranks", 1), attrs.integer("stride", 1)};
+}
+
+int64_t AttrList::integer(const std::string& name, int64_t otherwise) const {
+  const galley_attr* const attr = find(name);
+  return attr && attr->type == GALLEY_ATTR_I64 && attr->count == 1 ? *static_cast<const int64_t*>(attr->data) : otherwise;
 }
 
 bool Segment::exchanges() const { return std::ranges::any_of(code, &Instruction::exchanges); }

@@ -76,15 +76,12 @@ struct ProgramTensor {
   uint32_t memory = 0;  ///< index into Target::memories
   Owner owner = Owner::Activations;
   Life life = Life::Segment;
-  std::string strategy;  ///< whose tensor it is: "NAME (recipe.lua:9)", or "" for the model's own
-  Shape whole = {};      ///< the shape of the tensor of which this is the part that this process has; empty: it is no part
-  int64_t first = 0;     ///< the element of the whole with which a part begins
-  int64_t run = 0;       ///< see Runs
-  int64_t step = 0;
+  std::string strategy;     ///< whose tensor it is: "NAME (recipe.lua:9)", or "" for the model's own
+  Shape whole = {};         ///< the shape of the tensor of which this is the part that this process has; empty: it is no part
+  Runs runs = {};           ///< where the part's elements are in the whole
   bool neighbours = false;  ///< of a part: the others are those of Program::together neighbours
 
   bool is_part() const { return !whole.empty(); }
-  Runs runs() const { return {first, run, step}; }
 };
 
 /// Named constants of an instruction. Owns their values; kernels see `view`.
@@ -99,6 +96,8 @@ class AttrList {
   /// Copies the attributes that a plugin gives; a name, type or value that makes no sense is exit code Plugin.
   Status add(const galley_attr* const* attrs, uint32_t n);
   const galley_attr* find(const std::string& name) const;
+  /// Returns an attribute that is one integer; `otherwise` where there is none of the name.
+  int64_t integer(const std::string& name, int64_t otherwise) const;
   std::vector<const galley_attr*> view() const;  ///< valid while the list lives and is not changed
   bool empty() const { return items_.empty(); }
   /// Returns names, types and values as one string, equal for equal lists.
@@ -413,12 +412,14 @@ struct Program {
   /// Groups of processes that compute the same micro-batches. Their number divides `lanes`; group g has the lanes g, g + groups, …
   int64_t groups() const { return ranks / together; }
   int64_t group() const { return rank / together; }
+  /// Returns this process's place in its group.
+  int64_t place() const { return rank % together; }
   /// Returns whether several processes have the same part of what is divided among sharers.
   bool repeats_parts() const { return sharers > 0 && sharers < groups(); }
   /// Returns whether the own part of a tensor counts: other processes have the same one.
   bool counts(const ProgramTensor& part) const {
     if (part.neighbours) return group() == 0;
-    return rank % together == 0 && (sharers == 0 || group() < sharers);
+    return place() == 0 && (sharers == 0 || group() < sharers);
   }
 
   TensorId scalars = no_tensor;

@@ -19,10 +19,6 @@ std::vector<int64_t> list_of(const galley_attr* attr) {
   const auto* at = static_cast<const int64_t*>(attr->data);
   return {at, at + attr->count};
 }
-int64_t number_of(const galley_attr* attr, int64_t otherwise) {
-  const std::vector<int64_t> list = list_of(attr);
-  return list.empty() ? otherwise : list.front();
-}
 
 std::string list_text(const std::vector<int64_t>& list) {
   std::string out;
@@ -93,8 +89,8 @@ class Makers {
 std::pair<int64_t, int64_t> own_part(const Program& program, const AttrList& attrs) {
   const std::vector<int64_t> ends = list_of(attrs.find("ends"));
   const auto n = static_cast<int64_t>(ends.size());
-  const int64_t place = AlongAxis{n, number_of(attrs.find("stride"), 1)}.place(program.rank);
-  const auto j = static_cast<size_t>((place + n - number_of(attrs.find("start"), 0) % n) % n);
+  const int64_t place = AlongAxis{n, attrs.integer("stride", 1)}.place(program.rank);
+  const auto j = static_cast<size_t>((place + n - attrs.integer("start", 0) % n) % n);
   const int64_t first = j ? ends[j - 1] : 0;
   return {first, ends[j] - first};
 }
@@ -140,7 +136,7 @@ std::vector<Seen> exchanges_of(const Program& program, SegmentKind kind) {
     // A sum is of as many numbers on each process that takes part; of parts, the ends say how many.
     if (ends.empty() && axis.stride > 1) own = elements(x.shape);
     else if (ends.empty()) text += ", " + std::to_string(elements(x.shape)) + " numbers";
-    else text += ", parts that end at " + list_text(ends) + ", from process " + std::to_string(number_of(attrs.find("start"), 0)) + " on";
+    else text += ", parts that end at " + list_text(ends) + ", from process " + std::to_string(attrs.integer("start", 0)) + " on";
     out.push_back({i, &code, std::move(text), made_by, own});
   }
   return out;
@@ -151,7 +147,7 @@ Status check_part(const Program& program, SegmentKind kind, const Seen& seen) {
   const Launch& launch = *seen.code->launch();
   const AttrList& attrs = launch.nodes.front().attrs;
   if (!attrs.find("ends")) return ok();
-  if (const int64_t place = along_axis(*seen.code).place(program.rank), said = number_of(attrs.find("rank"), -1); said != place)
+  if (const int64_t place = along_axis(*seen.code).place(program.rank), said = attrs.integer("rank", -1); said != place)
     return plan_error(place_text(program, kind, seen.index) + " is that of process " + std::to_string(said) +
                       " of its axis, in the program of process " + std::to_string(program.rank));
   const auto [first, count] = own_part(program, attrs);
@@ -160,7 +156,7 @@ Status check_part(const Program& program, SegmentKind kind, const Seen& seen) {
       if (!o.present()) continue;
       const ProgramTensor& tensor = program.tensors[static_cast<size_t>(o.tensor)];
       if (!tensor.is_part()) continue;
-      const int64_t begins = tensor.first + o.offset / std::max<int64_t>(galley_dtype_bytes(o.dtype), 1);
+      const int64_t begins = tensor.runs.first + o.offset / std::max<int64_t>(galley_dtype_bytes(o.dtype), 1);
       if (elements(o.shape) != count || (count > 0 && begins != first))
         return plan_error(place_text(program, kind, seen.index) + " takes the elements [" + std::to_string(begins) + ", " +
                           std::to_string(begins + elements(o.shape)) + ") of '" + tensor.name + "' for the part [" + std::to_string(first) +
@@ -241,8 +237,8 @@ Status check_whole(std::span<const Program* const> programs) {
       if (!fresh && at->second != elements(t.whole))
         return plan_error("'" + t.name + "' has another shape on process " + std::to_string(p));
       for (int64_t i = 0, count = elements(t.shape), together = 0; i == 0 || i < count; i += together) {
-        together = t.runs().together(i, count - i);
-        parts[t.name].push_back({t.runs().at(i), together, p});
+        together = t.runs.together(i, count - i);
+        parts[t.name].push_back({t.runs.at(i), together, p});
         if (count == 0) break;
       }
     }

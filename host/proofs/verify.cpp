@@ -227,9 +227,7 @@ class Verifier {
     const std::tuple<const char*, int64_t, int64_t> is[] = {
         {"ranks", of_run->ranks, 1}, {"rank", of_run->rank, of_run->rank}, {"stride", of_run->stride, 1}};
     for (const auto& [what, value, otherwise] : is) {
-      const galley_attr* const said = node.attrs.find(what);
-      const int64_t number =
-          said && said->type == GALLEY_ATTR_I64 && said->count == 1 ? *static_cast<const int64_t*>(said->data) : otherwise;
+      const int64_t number = node.attrs.integer(what, otherwise);
       if (number != value)
         return wrong(node, "exchanges along the axis '" + name + "' with " + what + " = " + std::to_string(number) + ", which is " +
                                std::to_string(value));

@@ -369,7 +369,7 @@ Result<Session::Validation> Session::evaluate(const std::function<Status(int64_t
     TRY_STATUS(feed(buffer, 0));
     TRY_STATUS(executor_->run(SegmentKind::Eval));
     TRY_STATUS(executor_->read_back());
-    if (b >= batches || study_.program.rank % study_.program.together != 0) continue;  // a group's first tells of it
+    if (b >= batches || study_.program.place() != 0) continue;  // a group's first tells of it
     double* const of_batch = sums.data() + 3 * b;
     of_batch[0] = executor_->scalar(GALLEY_SCALAR_LOSS);
     of_batch[1] = predicted.present() ? executor_->number(predicted) : 0;

@@ -131,7 +131,7 @@ TEST_F(Congruent, OfAnotherSize) {
 TEST_F(Congruent, APartIsElsewhere) {
   for (ProgramTensor& t : programs_[1].tensors)
     if (t.is_part() && elements(t.shape) > 0 && t.owner == Owner::Gradients) {
-      t.first += 64;
+      t.runs.first += 64;
       EXPECT_NE(found(false).find("for the part ["), std::string::npos) << found(false);
       return;
     }
@@ -151,7 +151,7 @@ TEST_F(Congruent, APartIsLost) {
 
 TEST_F(Congruent, APartIsThereTwice) {
   for (ProgramTensor& t : programs_[0].tensors)
-    if (t.is_part() && elements(t.shape) > 0 && t.first + elements(t.shape) < elements(t.whole) && t.owner == Owner::States) {
+    if (t.is_part() && elements(t.shape) > 0 && t.runs.first + elements(t.shape) < elements(t.whole) && t.owner == Owner::States) {
       t.shape = {elements(t.shape) + 1};
       EXPECT_NE(found().find("has '" + t.name + "' from element "), std::string::npos) << found();
       EXPECT_NE(found().find(" on; those before end at "), std::string::npos) << found();
@@ -233,7 +233,7 @@ TEST(CongruentNeighbours, ColumnsAreTheWhole) {
     p.ranks = 4, p.rank = r, p.together = 2;
     ProgramTensor t;
     t.name = "weight", t.shape = {3, 8}, t.whole = {3, 16}, t.life = Life::Run, t.neighbours = true;
-    t.first = r % 2 * 8, t.run = 8, t.step = 16;
+    t.runs = {r % 2 * 8, 8, 16};
     p.tensors = {t};
   }
   const auto found = [&] {
@@ -246,7 +246,7 @@ TEST(CongruentNeighbours, ColumnsAreTheWhole) {
   EXPECT_TRUE(programs[1].counts(programs[1].tensors[0]));
   EXPECT_FALSE(programs[2].counts(programs[2].tensors[0]));
   for (const auto& change :
-       {+[](ProgramTensor& t) { t.first = 0; }, +[](ProgramTensor& t) { t.step = 8; }, +[](ProgramTensor& t) { t.run = 4; },
+       {+[](ProgramTensor& t) { t.runs.first = 0; }, +[](ProgramTensor& t) { t.runs.step = 8; }, +[](ProgramTensor& t) { t.runs.run = 4; },
         +[](ProgramTensor& t) {
           t.shape = {2, 8};
         }}) {

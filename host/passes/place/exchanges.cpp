@@ -2,35 +2,26 @@
 
 namespace galley {
 
-AttrList sum_attrs(const Program& program) {
+namespace {
+
+AttrList along(const std::string& axis, int64_t ranks, int64_t stride) {
   AttrList attrs;
-  attrs.set("axis", "data");
-  attrs.set("ranks", program.groups());
-  if (program.together > 1) attrs.set("stride", program.together);
+  attrs.set("axis", axis);
+  attrs.set("ranks", ranks);
+  if (stride > 1) attrs.set("stride", stride);
   return attrs;
 }
 
-AttrList sum_of_neighbours(const Program& program) {
-  AttrList attrs;
-  attrs.set("axis", program.together_axis);
-  attrs.set("ranks", program.together);
-  return attrs;
-}
+}  // namespace
 
-AttrList sum_of_sharers(const Program& program) {
-  AttrList attrs;
-  attrs.set("axis", program.sharers_axis);
-  attrs.set("ranks", program.sharers);
-  if (program.together > 1) attrs.set("stride", program.together);
-  return attrs;
-}
+AttrList sum_attrs(const Program& program) { return along("data", program.groups(), program.together); }
+
+AttrList sum_of_neighbours(const Program& program) { return along(program.together_axis, program.together, 1); }
+
+AttrList sum_of_sharers(const Program& program) { return along(program.sharers_axis, program.sharers, program.together); }
 
 AttrList sum_of_groups(const Program& program) {
-  AttrList attrs;
-  attrs.set("axis", "groups of " + program.sharers_axis);
-  attrs.set("ranks", program.groups() / program.sharers);
-  attrs.set("stride", program.sharers * program.together);
-  return attrs;
+  return along("groups of " + program.sharers_axis, program.groups() / program.sharers, program.sharers * program.together);
 }
 
 AttrList parts_attrs(const Program& program, const Cut& cut, const Component& described) {
@@ -41,6 +32,12 @@ AttrList parts_attrs(const Program& program, const Cut& cut, const Component& de
   attrs.set("ends", std::move(ends));
   attrs.set("start", cut.start);
   return attrs;
+}
+
+Result<Operand> turned(const Compilation& c, SegmentCode& code, const GraphTensor& t, const Operand& matrix) {
+  const Operand out = code.temporary("turned " + t.name, matrix.dtype, {matrix.shape[1], matrix.shape[0]}, t.use);
+  TRY_STATUS(code.op(c.roles.transpose, "turn " + t.name, {matrix}, {out}, {}));
+  return out;
 }
 
 Status gather(Compilation& c, SegmentCode& code, const Cut& cut, const Component& described, const Operand& part, const Operand& whole) {

@@ -17,6 +17,8 @@ AttrList sum_of_groups(const Program& program);
 /// Returns those of an exchange of the parts of a component.
 AttrList parts_attrs(const Program& program, const Cut& cut, const Component& described);
 
+/// Appends what turns columns into rows, which are together. `matrix` has numbers of `t`.
+Result<Operand> turned(const Compilation& c, SegmentCode& code, const GraphTensor& t, const Operand& matrix);
 /// Appends the exchange that makes the whole of a component of the parts that all processes have of it. `whole` is where it comes.
 Status gather(Compilation& c, SegmentCode& code, const Cut& cut, const Component& described, const Operand& part, const Operand& whole);
 /// Appends the exchange after which each process has all of what lies at `whole`, of which it had the own part.

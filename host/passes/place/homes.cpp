@@ -75,9 +75,8 @@ Status Homes::make() {
       ProgramTensor home = {t.name + c.suffix, c.dtype, c.shape, 0, memory, owner_of_tensor(graph, t), life, label(c_.strategies, t.use)};
       if (const Cut* cut = c_.cuts.of(id); cut && divides(*cut, c)) divide(t, *cut, c, &home);
       if (t.part) {
-        const Runs runs = t.runs();
         home.whole = t.whole();
-        home.first = runs.first, home.run = runs.run, home.step = runs.step;
+        home.runs = t.runs();
         home.neighbours = true;
       }
       components_[id].push_back(add_tensor(c_.program, std::move(home)));
@@ -103,11 +102,11 @@ void Homes::hand_on(const std::vector<Item>& items, const std::vector<const std:
 
 void Homes::divide(const GraphTensor& t, const Cut& cut, const Component& component, ProgramTensor* home) const {
   const TensorPiece piece = own(cut);
-  home->first = element_at(cut, component, piece.first);
+  home->runs.first = element_at(cut, component, piece.first);
   home->whole = std::move(home->shape);
   if (piece.count == t.count()) home->shape = home->whole;
   else if (t.storage.format.empty()) home->shape = piece.shape(t.shape);
-  else home->shape = {element_at(cut, component, piece.first + piece.count) - home->first};
+  else home->shape = {element_at(cut, component, piece.first + piece.count) - home->runs.first};
 }
 
 Homes::Place Homes::place(galley_tensor id) const {
@@ -130,7 +129,7 @@ Result<std::vector<Operand>> Homes::operands(galley_tensor id, const TensorPiece
   std::vector<Operand> out;
   for (const TensorId c : components(of.id)) out.push_back(all_of(c_.program.tensors, c));
   if (piece.all()) return out;
-  const auto begin = [&](const Operand& o, int64_t element) { return (element - made(o.tensor).first) * galley_dtype_bytes(o.dtype); };
+  const auto begin = [&](const Operand& o, int64_t element) { return (element - made(o.tensor).runs.first) * galley_dtype_bytes(o.dtype); };
   if (of.storage.format.empty()) {
     out.front().offset = begin(out.front(), piece.first);
     out.front().shape = piece.shape(of.shape);

@@ -47,22 +47,13 @@ Instruction part_of(Instruction read, const Component& component, int64_t first)
 
 /// Makes this process's part of what an op draws of a whole tensor, which is there only meanwhile. Columns are taken as rows.
 Status draw_part(Compilation& c, SegmentCode& code, const GraphTensor& t, const galley_op* op, const AttrList& attrs, const Operand& part) {
-  const auto temporary = [&](const char* what, Shape shape) { return code.temporary(what + t.name, t.dtype, std::move(shape), t.use); };
-  const auto turn = [&](const Operand& from, const Operand& to) { return code.op(c.roles.transpose, "turn " + t.name, {from}, {to}, {}); };
   const bool columns = t.part->dimension > 0;
-  Shape shape = t.whole(), own = t.shape;
-  Operand whole = temporary("whole ", shape);
+  Operand whole = code.temporary("whole " + t.name, t.dtype, t.whole(), t.use);
   TRY_STATUS(code.op(op, "init whole " + t.name, {}, {whole}, attrs));
-  if (columns) {
-    std::swap(shape[0], shape[1]);
-    std::swap(own[0], own[1]);
-    const Operand turned = temporary("turned ", shape);
-    TRY_STATUS(turn(whole, turned));
-    whole = turned;
-  }
-  whole.offset += t.part->first * elements(Shape(own.begin() + 1, own.end())) * galley_dtype_bytes(t.dtype);
-  whole.shape = own;
-  return columns ? turn(whole, part) : code.op(c.roles.copy, "init " + t.name, {whole}, {part}, {});
+  if (columns) whole = TRY(turned(c, code, t, whole));
+  whole.shape[0] = t.shape[t.part->dimension];
+  whole.offset += t.part->first * elements(Shape(whole.shape.begin() + 1, whole.shape.end())) * galley_dtype_bytes(t.dtype);
+  return code.op(columns ? c.roles.transpose : c.roles.copy, "init " + t.name, {whole}, {part}, {});
 }
 
 /// Makes a tensor by its initializer, which reads `inputs`, or of zeros: its numbers where kernels compute, then the tensor as it lies.

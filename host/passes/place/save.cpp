@@ -135,29 +135,19 @@ class Values {
   /// The whole of what a strategy has divided, of the parts that neighbours give each other. Columns are exchanged as rows.
   Result<Operand> joined(const GraphTensor& t, Operand part) {
     SegmentCode& code = emitter_.code();
-    const auto temporary = [&](const char* what, uint32_t dtype, Shape shape) {
-      return code.temporary(what + t.name, dtype, std::move(shape), t.use);
-    };
     const bool columns = t.part->dimension > 0;
-    if (columns) {
-      const Operand turned = temporary("turned part of ", part.dtype, {part.shape[1], part.shape[0]});
-      TRY_STATUS(code.op(c_.roles.transpose, "turn " + t.name, {part}, {turned}, {}));
-      part = turned;
-    }
-    Shape shape = t.whole();
-    if (columns) std::swap(shape[0], shape[1]);
+    if (columns) part = TRY(turned(c_, code, t, part));
+    Shape shape = part.shape;
+    shape[0] = t.part->whole;
     AttrList attrs = sum_of_neighbours(c_.program);
-    attrs.set("rank", c_.program.rank % c_.program.together);
+    attrs.set("rank", c_.program.place());
     std::vector<int64_t> ends;
     for (int64_t k = 1; k <= c_.program.together; ++k) ends.push_back(k * t.count());
     attrs.set("ends", std::move(ends));
     attrs.set("shape", shape);
-    const Operand whole = temporary(columns ? "turned " : "whole ", part.dtype, shape);
+    const Operand whole = code.temporary("whole " + t.name, part.dtype, shape, t.use);
     TRY_STATUS(code.op(c_.roles.all_gather, "gather " + t.name, {part}, {whole}, std::move(attrs)));
-    if (!columns) return whole;
-    const Operand out = temporary("whole ", part.dtype, t.whole());
-    TRY_STATUS(code.op(c_.roles.transpose, "turn back " + t.name, {whole}, {out}, {}));
-    return out;
+    return columns ? turned(c_, code, t, whole) : whole;
   }
   Result<Operand> numbers(galley_tensor t) { return homes_.plain(t) ? emitter_.operand(t) : emitter_.staging().read(t); }
 
