@@ -102,7 +102,7 @@ Status train_shown(const CommandLine& given, const Study& study, const OpenSourc
   if (texts) options.write = [&](Session& session, const auto& after) { return texts->run(session, after); };
   const auto listeners = leads ? listeners_of_every_run(study) : std::vector<std::unique_ptr<const LoadedStrategy>>();
   for (const auto& listener : listeners) options.listeners.push_back(listener.get());
-  options.stop = StopSignals::asked;
+  options.stop = StopSignals::stops;
   options.until = TRY(a.integer("--until", 0, 1));
   Status trained = train(study, open, directory, options);
   if (leads) trained = reference.finish(std::move(trained));

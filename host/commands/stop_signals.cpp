@@ -3,16 +3,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
-#include <climits>
 #include <cstring>
 #include <ctime>
 
 namespace galley {
 namespace {
 
-volatile std::sig_atomic_t asked_to_stop = 0;
-volatile std::sig_atomic_t last_step = -1;   // the one after which a run would stop now; −1: no run is under way
+/// Twice the step after which a run would stop now (−1: no run is under way), plus 1 once it has been asked to. One number: no step can begin
+/// between what a signal is answered with and what the run sees.
+std::atomic<int64_t> standing = -2;
+static_assert(std::atomic<int64_t>::is_always_lock_free, "a signal handler sets it");
 volatile std::sig_atomic_t on_terminal = 0;  // stderr is a terminal: a line may stand there that is not at its end
 volatile std::sig_atomic_t first_time = 0;   // milliseconds, of the first SIGINT or SIGTERM; 0: there was none
 
@@ -27,7 +29,7 @@ constexpr int kMoment = 100;
 
 /// Says what happens now: a step may take minutes, and whoever hears nothing presses Ctrl-C once more, which ends the run unsaved. Only what
 /// a signal handler may call.
-void answer(int signal) {
+void answer(int signal, int64_t last_step) {
   char text[128];
   size_t n = 0;
   const auto add = [&](const char* part) {
@@ -45,7 +47,7 @@ void answer(int signal) {
     char digits[24];
     size_t at = sizeof digits;
     digits[--at] = '\0';
-    for (auto rest = static_cast<unsigned long>(last_step); rest > 0; rest /= 10) digits[--at] = static_cast<char>('0' + rest % 10);
+    for (int64_t rest = last_step; rest > 0; rest /= 10) digits[--at] = static_cast<char>('0' + rest % 10);
     add("after step ");
     add(digits + at);
   }
@@ -55,9 +57,8 @@ void answer(int signal) {
 
 void on_signal(int signal) {
   const int error = errno;
-  const bool first = !asked_to_stop;
-  asked_to_stop = 1;  // before the answer: on another thread, steps go on meanwhile
-  if (first && (signal == SIGINT || signal == SIGTERM)) answer(signal);
+  const int64_t before = standing.fetch_or(1);
+  if ((before & 1) == 0 && (signal == SIGINT || signal == SIGTERM)) answer(signal, before >> 1);
   if (signal == SIGINT || signal == SIGTERM) {
     const int now = milliseconds();
     if (first_time == 0) {
@@ -77,9 +78,8 @@ void on_signal(int signal) {
 void StopSignals::install() {
   if (before_) return;
   before_.emplace();
-  asked_to_stop = 0;
+  standing = -2;
   first_time = 0;
-  last_step = -1;
   on_terminal = isatty(STDERR_FILENO) == 1;
   struct sigaction action = {};
   action.sa_handler = on_signal;
@@ -101,12 +101,16 @@ StopSignals::~StopSignals() {
 
 Status StopSignals::started(const StartEvent& start) {
   install();
-  enqueues(start.steps_done);
+  stops(start.steps_done);
   return ok();
 }
 
-void StopSignals::enqueues(int64_t step) { last_step = static_cast<std::sig_atomic_t>(std::min<int64_t>(step, INT_MAX)); }
+bool StopSignals::asked() { return (standing & 1) != 0; }
 
-bool StopSignals::asked() { return asked_to_stop != 0; }
+bool StopSignals::stops(int64_t step) {
+  int64_t before = standing;
+  while ((before & 1) == 0 && !standing.compare_exchange_weak(before, step * 2)) continue;
+  return (before & 1) != 0;
+}
 
 }  // namespace galley

@@ -20,9 +20,10 @@ class StopSignals final : public Observer {
   StopSignals& operator=(const StopSignals&) = delete;
   void install();
   static bool asked();
+  /// Returns asked(). If false, `step` is now the one after which the run would stop, which is what a signal from here on is answered with.
+  static bool stops(int64_t step);
 
   Status started(const StartEvent& start) override;
-  void enqueues(int64_t step) override;
 
  private:
   struct Before {

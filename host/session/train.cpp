@@ -166,11 +166,13 @@ class Loop {
   /// Whether the steps that were asked for are done.
   bool reached() const { return session_.steps_done() >= last_ || pauses(session_.steps_done()); }
 
-  /// Whether any process has been asked to stop. Of several all learn of it at the same step.
-  bool stop() const { return session_.party().alone() ? options_.stop && options_.stop() : stops_; }
-  Status ask_to_stop() {
-    if (!session_.party().alone()) stops_ = TRY(session_.party().any(options_.stop && options_.stop()));
-    return ok();
+  /// Whether any process has been asked to stop; if not, steps are enqueued up to a new goal. Of several all learn of it at the same step.
+  Result<bool> stops() {
+    const int64_t goal = furthest();
+    bool asked = options_.stop && options_.stop(goal);
+    if (!session_.party().alone()) asked = TRY(session_.party().any(asked));
+    goal_ = asked ? session_.steps_enqueued() : goal;
+    return asked;
   }
   /// Before the first step of a run, if the recipe wants it. Nothing is lost if it is interrupted.
   Status validate_start() {
@@ -182,14 +184,13 @@ class Loop {
   /// Up to the last step, or to one after which the run is saved because it is to stop; says whether it has come to the last one.
   Result<bool> run() {
     while (session_.steps_done() < last_) {
-      while (runs_ahead(session_.steps_enqueued())) {
+      while (session_.steps_enqueued() < goal_) {
         for (Observer* observer : options_.observers) observer->enqueues(session_.steps_enqueued() + 1);
         TRY_STATUS(session_.enqueue());
       }
       const StepEvent event = TRY(session_.finished());
       TRY_STATUS(session_.party().check());  // an exchange that was ended leaves numbers that nobody may keep
       TRY_STATUS(tell(options_, [&](Observer& o) { return o.step(event); }));
-      TRY_STATUS(ask_to_stop());
       if (!session_.ended().empty() && event.step < last_) {
         last_ = event.step;
         TRY_STATUS(
@@ -197,7 +198,7 @@ class Loop {
       }
       if (validated(event.step)) TRY_STATUS(validate_step(event.step));
       if (writes(event.step)) TRY_STATUS(write(event.step));
-      const bool stopping = (stop() || pauses(event.step)) && event.step < last_ && session_.steps_enqueued() == event.step;
+      const bool stopping = (TRY(stops()) || pauses(event.step)) && event.step < last_ && session_.steps_enqueued() == event.step;
       if (event.step == last_) TRY_STATUS(session_.finish());
       if (scheduled(recipe_, event.step, last_) || stopping) TRY_STATUS(save(event.step));
       if (stopping) return false;
@@ -217,17 +218,22 @@ class Loop {
     return options_.write && (step == last_ || (every > 0 && step % every == 0));
   }
   bool pauses(int64_t step) const { return options_.until > 0 && step >= options_.until; }
-  bool runs_ahead(int64_t enqueued) const {
-    const int64_t ahead = enqueued - session_.steps_done();
-    return enqueued < last_ && (ahead == 0 || (ahead < session_.depth() && !followed(enqueued) && !stop()));
+  /// The step up to which they may be enqueued before the next one is finished: at least one, and as many as the session runs ahead.
+  int64_t furthest() const {
+    const int64_t done = session_.steps_done();
+    int64_t step = session_.steps_enqueued();
+    while (step < last_ && (step == done || (step - done < session_.depth() && !followed(step)))) ++step;
+    return step;
   }
+  /// Before the first step.
+  bool stops_at_start() const { return session_.party().alone() && options_.stop && options_.stop(0); }
 
   /// After a step it runs to its end: a run that is interrupted there would miss the step's value.
   Status validate(int64_t step) {
     ValidationEvent event = {.step = step};
     const auto begin = std::chrono::steady_clock::now();
     validation_ = TRY(session_.evaluate([&](int64_t batch, int64_t batches) -> Status {
-      if (step == 0 && stop()) return Error{Exit::Interrupted, "interrupted in validation batch " + std::to_string(batch), ""};
+      if (step == 0 && stops_at_start()) return Error{Exit::Interrupted, "interrupted in validation batch " + std::to_string(batch), ""};
       return tell(options_, [&](Observer& o) { return o.validating({step, batch, batches}); });
     }));
     event.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -240,7 +246,7 @@ class Loop {
 
   Status write(int64_t step) {
     TextsEvent event = TRY(options_.write(session_, [&](int64_t done, int64_t all) -> Status {
-      if (step == 0 && stop()) return Error{Exit::Interrupted, "interrupted while texts were written", ""};
+      if (step == 0 && stops_at_start()) return Error{Exit::Interrupted, "interrupted while texts were written", ""};
       return tell(options_, [&](Observer& o) { return o.writing(step, done, all); });
     }));
     event.step = step;
@@ -268,7 +274,7 @@ class Loop {
   const TrainOptions& options_;
   int64_t last_;
   bool ends_ = false;               // any step may be the last one
-  bool stops_ = false;              // one of several processes has been asked to
+  int64_t goal_ = 0;                // steps are enqueued up to this one
   Session::Validation validation_;  // the last one
 };
 
@@ -347,8 +353,7 @@ Status train_locked(const Study& study, const OpenSource& open, const fs::path& 
 
   Loop loop(study, *session, directory, options, last);
   TRY_STATUS(loop.validate_start());
-  TRY_STATUS(loop.ask_to_stop());
-  if (loop.stop()) return interrupted("before step " + std::to_string(session->steps_done() + 1), directory);
+  if (TRY(loop.stops())) return interrupted("before step " + std::to_string(session->steps_done() + 1), directory);
   const bool complete = TRY(loop.run());
   rusage usage = {};
   getrusage(RUSAGE_SELF, &usage);

@@ -16,8 +16,10 @@ struct TrainOptions {
   std::vector<const LoadedStrategy*> listeners = {};  ///< told as those of the recipe are
   /// Lets the model write the texts of the recipe's `evaluate`; `after` is called after each batch.
   std::function<Result<TextsEvent>(Session&, const std::function<Status(int64_t done, int64_t all)>& after)> write = {};
-  std::function<bool()> stop = {};  ///< asked between steps; true: save and end with exit code Interrupted
-  int64_t until = 0;                ///< save and end after this step, as if it had been interrupted there; 0: the last one
+  /// Asked between steps; true: finish those that are enqueued, save, and end with exit code Interrupted. False: the steps up to `goal`
+  /// will be done before it is asked again; 0: none.
+  std::function<bool(int64_t goal)> stop = {};
+  int64_t until = 0;  ///< save and end after this step, as if it had been interrupted there; 0: the last one
 };
 
 /// Opens the data. Called at most once, and not where nothing is left to do.

@@ -206,7 +206,7 @@ Telling run_of(const Study& study, const std::filesystem::path& directory, size_
   Listener listener;
   TrainOptions options;
   options.observers = {&listener};
-  options.stop = [&] { return listener.told.size() > stop_after; };
+  options.stop = [&](int64_t) { return listener.told.size() > stop_after; };
   const auto open = [&]() -> Result<std::unique_ptr<Source>> {
     return std::unique_ptr<Source>(rows ? std::move(rows) : std::make_unique<Rows>());
   };
