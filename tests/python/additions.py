@@ -151,8 +151,8 @@ def add_abacus():
 ADDED = {
     'models/ops/softsign/': lambda: folder('models/ops/softsign', {'op.cpp': softsign_op, 'cpu.cpp': softsign_cpu}),
     'models/families/bigram.lua': lambda: (tree / 'models/families/bigram.lua').write_text(bigram),
-    'plugins/signsgd/': lambda: shutil.copytree(source / 'sdk/templates/cpp', tree / 'plugins/signsgd'),
-    'plugins/csv/': lambda: shutil.copytree(source / 'sdk/templates/observer', tree / 'plugins/csv'),
+    'plugins/signsgd/': lambda: shutil.copytree(source / 'sdk/templates/optimizer', tree / 'plugins/signsgd'),
+    'plugins/csv/': lambda: shutil.copytree(source / 'sdk/templates/listener', tree / 'plugins/csv'),
     'plugins/six-bit/': lambda: shutil.copytree(source / 'tests/plugins/six-bit', tree / 'plugins/six-bit'),
     'plugins/pairs/': lambda: shutil.copytree(source / 'tests/plugins/pairs', tree / 'plugins/pairs'),
     'models/devices/lazy/': lambda: shutil.copytree(source / 'tests/plugins/lazy-device', tree / 'models/devices/lazy'),
@@ -278,9 +278,9 @@ def on_a_device_of_another_kind():
     kernels.mkdir()
     for name, text in {'plugin.toml': 'id = "abacus-kernels"\nversion = "1.0.0"\nabi = "0.4"\nrequires = ["signsgd >= 1"]\n[provides]\nkernels = ["signsgd_step"]\n',
                        'plugin.cpp': '#include <galley/cpp/plugin.hpp>\nGALLEY_PLUGIN("abacus-kernels", "1.0.0");\n',
-                       'abacus.cpp': (source / 'sdk/templates/cpp/cpu.cpp').read_text().replace('"signsgd", "1.0.0"', '"abacus-kernels", "1.0.0"')
+                       'abacus.cpp': (source / 'sdk/templates/optimizer/cpu.cpp').read_text().replace('"signsgd", "1.0.0"', '"abacus-kernels", "1.0.0"')
                                      .replace('("signsgd_step")', '("signsgd_step", {{"signsgd_step", 7, 0, {"momentum"}}})'),
-                       'rule.hpp': (source / 'sdk/templates/cpp/rule.hpp').read_text(),
+                       'rule.hpp': (source / 'sdk/templates/optimizer/rule.hpp').read_text(),
                        'CMakeLists.txt': 'cmake_minimum_required(VERSION 3.25)\nproject(kernels LANGUAGES CXX)\nfind_package(galley-sdk REQUIRED)\n'
                                          'galley_add_plugin(MANIFEST plugin.toml SOURCES plugin.cpp KERNELS abacus abacus.cpp)\n'}.items():
         (kernels / name).write_text(text)

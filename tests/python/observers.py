@@ -132,7 +132,7 @@ def listeners(name='listeners', flags='0', revision='1'):
 
 @functools.cache
 def plugins():
-    return ['--plugin-path', listeners(), '--plugin-path', build('csv', source / 'sdk' / 'templates' / 'observer')]
+    return ['--plugin-path', listeners(), '--plugin-path', build('csv', source / 'sdk' / 'templates' / 'listener')]
 
 
 pathlib.Path('text.txt').write_text('one two three four five six seven eight nine ten. ' * 60)

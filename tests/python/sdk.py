@@ -53,7 +53,7 @@ galley_add_plugin(MANIFEST plugin.toml SOURCES plugin.cpp KERNELS_CPU cpu.cpp)
 # ---- Templates ---------------------------------------------------------------------------------------------------------------------------
 
 model = from_config('gpt2', vocab_size=61, n_positions=32, n_embd=32, n_layer=2, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
-templates = {'c': ('signsgd-c', 2e-3), 'cpp': ('signsgd', 2e-3), 'cuda': ('fromage', 3e-2)}  # {folder: id, a rate that trains}
+templates = {'c': ('signsgd-c', 2e-3), 'optimizer': ('signsgd', 2e-3), 'kernel': ('fromage', 3e-2)}  # {folder: id, a rate that trains}
 
 
 def emulated_gpu():
@@ -109,13 +109,13 @@ def beside_what_needs_an_update(name, of):
 def on_an_emulated_gpu():
     """What the C++ compiler has made of cuda.cu: in a run, and on the cases of its op."""
     emulated = ['--device', 'cuda-emulated', '--plugin-path', emulated_gpu()]
-    steps, on_cpu = cycle('cuda', 'fromage-emulated', 6, *emulated), cycle('cuda', 'fromage-cpu', 6)
+    steps, on_cpu = cycle('kernel', 'fromage-emulated', 6, *emulated), cycle('kernel', 'fromage-cpu', 6)
     for (loss, norm), (loss_on_cpu, norm_on_cpu) in together(steps, on_cpu):
         check(abs(loss - loss_on_cpu) < 1e-4 and abs(norm - norm_on_cpu) < 1e-3, f'loss {loss} and norm {norm} on an emulated GPU, not {loss_on_cpu} and {norm_on_cpu}')
     # Line 1 of the kernel's source has no barrier that could be taken away.
-    said = run('train', 'fromage-emulated.lua', '--out', 'no-mutant', '--plugin-path', template('cuda'), *emulated, code=4, GALLEY_CUDA_MUTANT='cuda.cu:1').stderr
+    said = run('train', 'fromage-emulated.lua', '--out', 'no-mutant', '--plugin-path', template('kernel'), *emulated, code=4, GALLEY_CUDA_MUTANT='cuda.cu:1').stderr
     check('GALLEY_CUDA_MUTANT=cuda.cu:1: no barrier, commit or wait stands there' in said, f'a mutant without a barrier: {said}')
-    cases_of_ops('fromage', template('cuda'))
+    cases_of_ops('fromage', template('kernel'))
 
 
 def checked(plugins, code=0, **environment):
@@ -128,17 +128,17 @@ def checked(plugins, code=0, **environment):
 @case
 def a_barrier_is_missing():
     """A race in the kernels for CUDA shows without a GPU; they have none as they are."""
-    line = next(i for i, text in enumerate((source / 'sdk/templates/cuda/cuda.cu').read_text().splitlines(), 1) if text == '  __syncthreads();')
-    right = checked(template('cuda'))
+    line = next(i for i, text in enumerate((source / 'sdk/templates/kernel/cuda.cu').read_text().splitlines(), 1) if text == '  __syncthreads();')
+    right = checked(template('kernel'))
     check(right == (5, []), f'as it is: {right}')
-    held, found = checked(template('cuda'), code=4, GALLEY_CUDA_MUTANT=f'fromage/cuda.cu:{line}')
+    held, found = checked(template('kernel'), code=4, GALLEY_CUDA_MUTANT=f'fromage/cuda.cu:{line}')
     check(held == 5 and any("fromage_step.cuda' on cuda (emulated) leaves other bytes with the threads of a block in reverse" in x for x in found), f'{held}, {found}')
 
 
 @case
 def a_number_is_wrong():
     """Of the kernels for CUDA, on the processor none."""
-    shutil.copytree(source / 'sdk/templates/cuda', 'wrong')
+    shutil.copytree(source / 'sdk/templates/kernel', 'wrong')
     kernel = pathlib.Path('wrong/cuda.cu')
     kernel.write_text(kernel.read_text().replace('sqrtf(1.0f + lr * lr)', 'sqrtf(1.0f - lr * lr)'))
     plugins = build('fromage-wrong', 'wrong', '''cmake_minimum_required(VERSION 3.25)
@@ -200,6 +200,6 @@ def a_format_holds_weights():
 
 
 # The one for the processor and the one for GPUs in turn.
-take_turns(['trains:cpp', 'trains:cuda', 'beside_what_needs_an_update:cpp', 'beside_what_needs_an_update:cuda', 'same_bytes', 'on_an_emulated_gpu',
+take_turns(['trains:optimizer', 'trains:kernel', 'beside_what_needs_an_update:optimizer', 'beside_what_needs_an_update:kernel', 'same_bytes', 'on_an_emulated_gpu',
             'a_format_holds_weights', 'a_barrier_is_missing', 'documented_ops', 'a_number_is_wrong'], 2)
 finish()

@@ -48,6 +48,25 @@ static galley_status reference(void* self, const galley_node_view* node, galley_
   return GALLEY_OK;
 }
 
+/* Cases on which tests run the reference and every kernel, with numbers from these ranges: one of several blocks with a rest, and a step
+ * that is skipped. */
+static const int64_t matrix[] = {37, 671}, one[] = {1};
+static const galley_operand operands[] = {
+    {.size = sizeof(galley_operand), .revision = 1, .shape = matrix, .rank = 2, .dtype = GALLEY_F32, .access = GALLEY_READ},
+    {.size = sizeof(galley_operand), .revision = 1, .shape = one, .rank = 1, .dtype = GALLEY_F32, .access = GALLEY_READ},
+    {.size = sizeof(galley_operand), .revision = 1, .shape = one, .rank = 1, .dtype = GALLEY_I32, .access = GALLEY_READ},
+};
+static const galley_operand* const drawn[INPUTS] = {&operands[0], &operands[0], &operands[1], &operands[2]};
+static const double low[INPUTS] = {-1, -1, 0.001, 1}, high[INPUTS] = {1, 1, 0.1, 1}, low_skipped[INPUTS] = {-1, -1, 0.001, 0},
+                    high_skipped[INPUTS] = {1, 1, 0.1, 0};
+static const galley_node_view blocks = {
+    .size = sizeof blocks, .revision = 1, .op = "signsgd_c_step", .name = "blocks", .inputs = drawn, .n_inputs = INPUTS, .block = -1};
+static const galley_node_view skipped = {
+    .size = sizeof skipped, .revision = 1, .op = "signsgd_c_step", .name = "skipped", .inputs = drawn, .n_inputs = INPUTS, .block = -1};
+static const galley_op_case case_of_blocks = {sizeof(galley_op_case), 1, &blocks, low, high, 0};
+static const galley_op_case case_of_skipped = {sizeof(galley_op_case), 1, &skipped, low_skipped, high_skipped, 0};
+static const galley_op_case* const cases[] = {&case_of_blocks, &case_of_skipped};
+
 static const galley_op op = {
     .size = sizeof(galley_op),
     .revision = 1,
@@ -55,6 +74,8 @@ static const galley_op op = {
     .summary = "p = p - lr * sign(g)",
     .inputs = inputs,
     .n_inputs = INPUTS,
+    .cases = cases,
+    .n_cases = 2,
     .grain = GALLEY_GRAIN_ELEMENT, /* any part of it can be computed by itself */
     .infer = infer,
     .reference = reference,

@@ -1,7 +1,7 @@
 // An optimizer with kernels for the CPU and for CUDA: Fromage (Bernstein, Vahdat, Yue, Liu 2020, arXiv:2002.03432). For each tensor p with
 // the gradient g:
 //   p = (p − lr · ‖p‖ / ‖g‖ · g) / √(1 + lr²);   without ‖p‖ / ‖g‖ where one of the norms is 0
-// So a step has a reduction (two norms) and an element-wise part, as many ops have. templates/cpp explains ops and strategies; what is new
+// So a step has a reduction (two norms) and an element-wise part, as many ops have. templates/optimizer explains ops and strategies; what is new
 // here is in cuda.cu.
 #include <galley/cpp/strategy.hpp>
 

@@ -1,0 +1,2 @@
+-- As it is: tests put it beside every other strategy.
+use "mish" {}
