@@ -1,18 +1,9 @@
 #include "host/tools/compare/turns.hpp"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <csignal>
-#include <cstring>
 
 #include "host/base/file.hpp"
+#include "host/base/process.hpp"
 #include "host/exec/state.hpp"
 #include "host/session/origins.hpp"
 #include "host/session/run_directory.hpp"
@@ -23,52 +14,6 @@ namespace galley {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int kNotStarted = 127;
-
-/// A process whose output goes after what the file holds. It dies with this one.
-class Process {
- public:
-  static Result<Process> start(const std::vector<std::string>& words, const fs::path& log) {
-    const File file = TRY(File::open_append(log));
-    const int out = file.descriptor();
-    std::vector<char*> arguments;
-    arguments.reserve(words.size() + 1);
-    for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-    arguments.push_back(nullptr);
-    const pid_t pid = ::fork();
-    if (pid == 0) {  // only calls that a signal handler may make
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      const int nothing = ::open("/dev/null", O_RDONLY);
-      if (nothing < 0 || ::dup2(nothing, 0) < 0 || ::dup2(out, 1) < 0 || ::dup2(out, 2) < 0) ::_exit(kNotStarted);
-      ::execv(arguments[0], arguments.data());
-      ::_exit(kNotStarted);
-    }
-    const int error = errno;
-    if (pid < 0) return run_error("cannot start a process for a run: " + std::string(std::strerror(error)));
-    return Process(pid);
-  }
-
-  /// Returns its exit code, or 128 and the signal that ended it.
-  int wait(const std::function<bool()>& stop) {
-    const int handle = static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0));
-    bool told = false;
-    int status = 0;
-    for (;;) {
-      const pid_t ended = ::waitpid(pid_, &status, WNOHANG);
-      if (ended == pid_ || (ended < 0 && errno != EINTR)) break;
-      if (stop() && !told) told = ::kill(pid_, SIGTERM) == 0;
-      pollfd ready = {handle, POLLIN, 0};
-      ::poll(&ready, handle < 0 ? 0 : 1, handle < 0 ? 20 : 100);
-    }
-    if (handle >= 0) ::close(handle);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  }
-
- private:
-  explicit Process(pid_t pid) : pid_(pid) {}
-  pid_t pid_;
-};
 
 Result<int64_t> steps_done(const fs::path& run) {
   const auto latest = TRY(find_latest(run / "state"));
@@ -135,9 +80,9 @@ Status train_turn(const Arm& arm, int64_t seed, const fs::path& run, int64_t unt
   if (code == 0) return ok();
   if (code == static_cast<int>(Exit::Interrupted) || options.stop())
     return Error{Exit::Interrupted, "interrupted in arm '" + arm.name + "', seed " + std::to_string(seed), "start the same command again"};
-  const std::string cause = code == kNotStarted ? "cannot start " + options.program.string() + "; was it replaced meanwhile?"
-                            : code > 128        ? "it was ended by signal " + std::to_string(code - 128)
-                                                : last_words(log, error ? 0 : static_cast<uint64_t>(before));
+  const std::string cause = code == Process::kNotStarted ? "cannot start " + options.program.string() + "; was it replaced meanwhile?"
+                            : code > 128                 ? "it was ended by signal " + std::to_string(code - 128)
+                                                         : last_words(log, error ? 0 : static_cast<uint64_t>(before));
   const bool known =
       code == static_cast<int>(Exit::Recipe) || code == static_cast<int>(Exit::DoesNotFit) || code == static_cast<int>(Exit::Plugin);
   return Error{known ? static_cast<Exit>(code) : Exit::Failed, "arm '" + arm.name + "', seed " + std::to_string(seed) + ": " + cause,
