@@ -32,8 +32,8 @@ set(beside "^(lua/library|tokens|proofs|sources|tools|commands)")
 # 31,000 but for generation with caches, alone and in a program that trains, which is planned and proved as training is, for forms in which
 # files have tensors, and for rows of tokens that are added; 32,000 but for several processes (ranks): which one this is, what they tell each
 # other, who of them is gone, the lanes that they share, groups of them, what of their exchanges comes first, and parts that they compute with
-# together.
-set(most_lines 35600)
+# together; 35,600 but for processes that tools start (base/process), and what `galley check` asks of plugins' calls.
+set(most_lines 35800)
 
 set(lines_of_loop 0)
 file(GLOB_RECURSE files RELATIVE ${HOST} ${HOST}/*.hpp ${HOST}/*.cpp ${HOST}/*.h)

@@ -1,32 +1,57 @@
 #include "host/commands/check.hpp"
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 
 #include "host/base/new_file.hpp"
+#include "host/base/shell.hpp"
 #include "host/commands/run_commands.hpp"
+#include "host/commands/stop_signals.hpp"
 #include "host/session/study.hpp"
-#include "host/tools/compare/plugin_check.hpp"
+#include "host/tools/check/processes.hpp"
+#include "host/tools/check/report.hpp"
+#include "host/tools/check/rules.hpp"
+#include "host/tools/check/tests.hpp"
 #include "host/tools/report/terminal.hpp"
 
 namespace galley {
+namespace {
 
-Status command_check(const CommandLine& a) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  const fs::path folder = fs::canonical(a.positional[0], error);
-  if (error || !fs::exists(folder / "plugin.toml", error))
-    return recipe_error("galley check: " + a.positional[0] + " is no plugin's folder: there is no plugin.toml in it",
-                        "give the folder in which plugin.toml and the library lie, after the plugin has been built");
-  std::optional<NewFile> json;
-  if (a.has("--json")) json.emplace(TRY(NewFile::named(a.get("--json"))));
-  PluginCheckOptions options;
-  options.seed = static_cast<uint64_t>(TRY(a.integer("--seed", 1, 0)));
+namespace fs = std::filesystem;
+
+/// A folder for the files of tests, which goes when this does.
+class Scratch {
+ public:
+  static Result<Scratch> make() {
+    std::error_code error;
+    std::string name = (fs::temp_directory_path(error) / "galley-check-XXXXXX").string();
+    if (error || !::mkdtemp(name.data()))
+      return run_error("cannot make a folder for the tests' files in " + fs::path(name).parent_path().string());
+    return Scratch(name);
+  }
+  Scratch(Scratch&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  Scratch& operator=(Scratch&&) = delete;
+  ~Scratch() {
+    std::error_code error;
+    if (!path_.empty()) fs::remove_all(path_, error);
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  explicit Scratch(fs::path path) : path_(std::move(path)) {}
+  fs::path path_;
+};
+
+/// Runs one test in this process.
+Status run_one(const CommandLine& a, const fs::path& folder, const std::string& name, const RedMarks& red) {
   // First of all, so that it hides one of its name that comes with the program, and none hides it.
   std::vector<fs::path> first = {folder};
-  const StudyOptions study = TRY(study_options(a));
+  StudyOptions study = TRY(study_options(a));
   first.insert(first.end(), study.plugin_path.begin(), study.plugin_path.end());
+  study.plugin_path = first;
   // The SDK's emulated GPU lies beside the program's plugins, where the SDK is installed.
+  std::error_code error;
   const fs::path home = study.installation.plugins.parent_path();
   std::vector<fs::path> built_in = {study.installation.plugins};
   if (fs::exists(home / "emulated", error)) built_in.push_back(home / "emulated");
@@ -34,29 +59,65 @@ Status command_check(const CommandLine& a) {
   Plugin* plugin = nullptr;
   for (const auto& p : plugins->all())
     if (fs::canonical(p->manifest.folder(), error) == folder) plugin = p.get();
-  if (!plugin) {  // the manifest is wrong: it says how
-    TRY(read_manifest(folder / "plugin.toml"));
-    return plugin_error(folder.string() + ": the plugin cannot be used");
-  }
-  TRY_STATUS(plugins->load(*plugin));
-  const std::vector<CheckDevice> devices = TRY(check_devices(*plugins, *plugin));
+  if (!plugin) return plugin_error(folder.string() + ": the plugin cannot be used");
+  std::optional<File> lines;
+  if (a.has("--lines")) lines.emplace(TRY(File::open_append(a.get("--lines"))));
+  const Scratch scratch = TRY(Scratch::make());
+  TestLog log(name, lines ? &*lines : nullptr);
+  const CheckContext context = {
+      *plugins,      *plugin, static_cast<uint64_t>(TRY(a.integer("--seed", 1, 0))), study, TRY(a.number("--seconds", 20, .01, 1e6)),
+      scratch.path()};
+  const Status ran = run_check(context, name, log);
+  if (!ran && ran.error().exit == Exit::Plugin) log.find({"", ran.error().cause, rules::broken_by(ran.error().cause)});
+  else TRY_STATUS(ran);
+  log.done();
+  if (!lines) print_lines(test_text(log.result(), "", red.begin, red.end) + summary_text({log.result()}, red.begin, red.end));
+  return ok();
+}
+
+}  // namespace
+
+Status command_check(const CommandLine& a) {
+  std::error_code error;
+  const fs::path folder = fs::canonical(a.positional[0], error);
+  if (error || !fs::exists(folder / "plugin.toml", error))
+    return recipe_error("galley check: " + a.positional[0] + " is no plugin's folder: there is no plugin.toml in it",
+                        "give the folder in which plugin.toml and the library lie, after the plugin has been built");
+  const Manifest manifest = TRY(read_manifest(folder / "plugin.toml"));
   const RedMarks red = red_marks();
-  options.after = [&](const CheckedCase& checked) {
-    print_lines(case_text(checked, red.begin, red.end));
+  if (a.has("--only")) return run_one(a, folder, a.get("--only"), red);
+  std::optional<NewFile> json;
+  if (a.has("--json")) json.emplace(TRY(NewFile::named(a.get("--json"))));
+  const Scratch scratch = TRY(Scratch::make());
+  StopSignals signals;
+  signals.install();
+  CheckRun run;
+  run.command = {fs::read_symlink("/proc/self/exe").string(), "check", folder.string()};
+  const std::vector<std::string> more = a.words_of({"--seed", "--plugin-path"});
+  run.command.insert(run.command.end(), more.begin(), more.end());
+  run.scratch = scratch.path();
+  run.seconds = TRY(a.number("--seconds", run.seconds, 1, 1e6));
+  run.stop = StopSignals::asked;
+  const auto again = [&](const std::string& test) {
+    std::string out = "galley check " + shell_word(a.positional[0]) + " --only " + shell_word(test);
+    for (const std::string& word : more) out += " " + shell_word(word);
+    return out;
+  };
+  run.after = [&](const TestResult& test, size_t, size_t) {
+    print_lines(test_text(test, again(test.name), red.begin, red.end), red);
     std::fflush(stdout);
   };
-  const PluginCheck check = TRY(check_plugin(*plugins, *plugin, devices, options));
-  print_lines(summary_text(check, red.begin, red.end));
+  const std::vector<TestResult> tests = TRY(run_checks(run));
+  print_lines(summary_text(tests, red.begin, red.end), red);
   if (json) {
-    TRY_STATUS(json->file().write(check_json(check)));
+    TRY_STATUS(json->file().write(check_json(manifest.id, folder.string(), tests)));
     TRY_STATUS(json->finish());
   }
-  for (const CheckedCase& c : check.cases)
-    if (!c.findings.empty()) {
-      const PluginFinding& f = c.findings.front();
-      return plugin_error("plugin '" + check.id + "': op '" + f.op + "', case '" + f.example + "'" +
-                              (f.operand.empty() ? "" : ", " + f.operand) + ": " + f.sentence,
-                          f.rule);
+  for (const TestResult& test : tests)
+    if (!test.findings.empty()) {
+      const Finding& f = test.findings.front();
+      return plugin_error("plugin '" + manifest.id + "': " + test.name + (f.where.empty() ? "" : ", " + f.where) + ": " + f.sentence,
+                          "it breaks " + f.rule);
     }
   return ok();
 }

@@ -114,7 +114,8 @@ Result<CommandLine> parse_command_line(const CommandSpec& command, const std::ve
   const bool wants = !command.positional.empty(), optional = command.positional.starts_with("[");
   if (wants && !optional && out.positional.empty())
     return recipe_error("galley " + command.name + ": " + command.positional + " is missing", "usage: " + usage(command));
-  const size_t most = command.positional.ends_with("…") ? SIZE_MAX : wants ? 1 : 0;
+  const auto named = static_cast<size_t>(std::ranges::count(command.positional, ' ')) + 1;
+  const size_t most = command.positional.ends_with("…") ? SIZE_MAX : wants ? named : 0;
   if (out.positional.size() > most)
     return recipe_error("galley " + command.name + ": unexpected argument '" + out.positional[most] + "'", "usage: " + usage(command));
   for (const FlagSpec& f : command.flags)

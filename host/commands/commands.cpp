@@ -13,6 +13,7 @@
 #include "host/commands/fit.hpp"
 #include "host/commands/inspect.hpp"
 #include "host/commands/plan.hpp"
+#include "host/commands/plugin.hpp"
 #include "host/commands/predict.hpp"
 #include "host/commands/report.hpp"
 #include "host/commands/run_commands.hpp"
@@ -240,13 +241,21 @@ std::vector<CommandSpec> all_commands() {
        command_certify},
       {"check",
        "DIR",
-       "hold a plugin's ops against what they say: gradient rules, roles and kernels, on their own test cases",
-       "DIR is a plugin's folder, which may lie anywhere. Each gradient rule is held against finite differences of its op's reference in\n"
-       "double precision, each kernel against the reference, at two addresses and with two numbers of threads; those for CUDA on the GPU\n"
-       "that is here, or without one on that which the SDK emulates. Says what it has not looked at. Exit code 4 if something is found.\n"
+       "hold a plugin against what the headers ask of it, each thing in a process of its own",
+       "DIR is a plugin's folder, which may lie anywhere. Its manifest is held against what the plugin asks for and claims; functions "
+       "that\n"
+       "have to be pure are asked again, also at once; gradient rules are held against finite differences of references in double\n"
+       "precision, kernels against the references, in all sizes, dtypes, numbers of threads and levels that are here; formats, kinds of\n"
+       "data and listeners by what they say; and short runs are trained with each strategy, as example.lua beside plugin.toml says.\n"
+       "Kernels for CUDA run on the GPU that is here, or without one on that which the SDK emulates. Says what it has not looked at. Each\n"
+       "finding names the sentence that it breaks, and a command that runs its test once more. Exit code 4 if something is found.\n"
        "Example:\n"
        "  galley check build/plugins/mine\n",
        {{"--json", "FILE", "write all of it for programs"},
+        {"--only", "TEST", "run one test, in this process"},
+        {"--lines", "FILE", "with --only: write each thing there as it is found, a line of JSON each"},
+        {"--seconds", "N",
+         "what all tests may take, as far as they can leave something out, which is said (60); with --only what this one may (20)"},
         {"--seed", "N", "seed of the numbers that cases are drawn from (1)"},
         plugin_path_flag},
        command_check},
@@ -461,6 +470,16 @@ std::vector<CommandSpec> all_commands() {
        "  galley recipe cosine\n",
        {},
        [](const CommandLine& a) { return print_recipe(a.positional.empty() ? "" : a.positional[0]); }},
+      {"plugin",
+       "new NAME",
+       "begin a plugin of one's own: a folder that builds, passes `galley check` and trains",
+       "Writes the folder NAME, from a template of the SDK. What the plugin is called is NAME from then on; what it does is yours to "
+       "change.\n"
+       "Example:\n"
+       "  galley plugin new my-optimizer --kind optimizer\n",
+       {{"--kind", "KIND", std::string("what it is: ") + kPluginKinds + "; without it, an optimizer"},
+        {"--out", "DIR", "the folder to write (NAME)"}},
+       command_plugin},
       {"plugins",
        "[NAME]",
        "list plugins and strategies, or show the options of one",

@@ -104,6 +104,7 @@ Result<galley_node> Graph::append(const galley_op* op, std::string name, std::ve
       t.dtype = shapes[i].dtype;
       t.shape.assign(shapes[i].extents, shapes[i].extents + shapes[i].rank);
       t.parameter = about;
+      if (elements(t.shape) == 0) return plugin_error(op_name + ": '" + t.name + "' would have no element, " + shape_text(t.shape));
       (*outputs)[i] = TRY(make(std::move(t)));
     }
   }

@@ -10,6 +10,32 @@
 #include "host/plugins/abi.hpp"
 
 namespace galley {
+
+galley_subject subject_of(const Compilation& c, const Who& who) {
+  const Graph& graph = c.graph;
+  auto s = new_struct<galley_subject>();
+  s.kind = who.kind;
+  s.name = "the run";
+  int use = no_use;
+  if (who.node) {
+    s.node = who.node;
+    s.op_flags = graph.node(who.node).op->flags;
+    s.name = graph.node(who.node).name.c_str();
+    use = graph.node(who.node).use;
+  }
+  if (who.tensor) {
+    const GraphTensor& x = graph.tensor(who.tensor);
+    s.tensor = who.tensor;
+    s.tensor_flags = x.flags;
+    s.name = x.name.c_str();
+    s.parameter = who.kind == GALLEY_SUBJECT_PARAMETER ? who.tensor : x.parameter;
+    s.trainable = s.parameter && graph.tensor(s.parameter).trainable();
+    use = x.use;
+  }
+  s.owner = use == no_use ? "" : c.strategies[static_cast<size_t>(use)]->name().c_str();
+  return s;
+}
+
 namespace {
 
 /// A window of so many tokens may take so many times the micro-batches that it would take without padding and uncounted tokens.
@@ -212,32 +238,6 @@ constexpr Facet facets[] = {
     {GALLEY_FACET_SHARD, "shard", kParameter | kGradient | kState, take_shard},
     {GALLEY_FACET_WINDOW, "window", kRun, take_window},
 };
-
-/// What is asked: `owner` and `name` live as long as the graph.
-galley_subject subject_of(const Compilation& c, const Who& who) {
-  const Graph& graph = c.graph;
-  auto s = new_struct<galley_subject>();
-  s.kind = who.kind;
-  s.name = "the run";
-  int use = no_use;
-  if (who.node) {
-    s.node = who.node;
-    s.op_flags = graph.node(who.node).op->flags;
-    s.name = graph.node(who.node).name.c_str();
-    use = graph.node(who.node).use;
-  }
-  if (who.tensor) {
-    const GraphTensor& x = graph.tensor(who.tensor);
-    s.tensor = who.tensor;
-    s.tensor_flags = x.flags;
-    s.name = x.name.c_str();
-    s.parameter = who.kind == GALLEY_SUBJECT_PARAMETER ? who.tensor : x.parameter;
-    s.trainable = s.parameter && graph.tensor(s.parameter).trainable();
-    use = x.use;
-  }
-  s.owner = use == no_use ? "" : c.strategies[static_cast<size_t>(use)]->name().c_str();
-  return s;
-}
 
 Status ask(Compilation& c, const Facet& facet, const std::vector<Who>& all) {
   std::vector<Who> asked;

@@ -15,6 +15,8 @@ struct Who {
   galley_node node = 0;
 };
 
+/// Returns what strategies are told of a subject, by what has been decided so far. Its names live as long as the graph.
+galley_subject subject_of(const Compilation& c, const Who& who);
 /// Asks which parameters are to be trained.
 Status ask_trainable(Compilation& c, const std::vector<Who>& subjects);
 /// Asks about every other facet that the subjects have, one after another. A question shows only what earlier ones have decided.

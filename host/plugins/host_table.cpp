@@ -10,6 +10,7 @@
 #include "host/base/log.hpp"
 #include "host/base/ordered.hpp"
 #include "host/base/pool.hpp"
+#include "host/plugins/fault.hpp"
 #include "host/plugins/files_service.hpp"
 
 namespace galley {
@@ -39,12 +40,27 @@ Pool& pool() {
   return pool_of(static_cast<int>(usable_threads()));
 }
 
+std::atomic<BlockOrder> block_order = BlockOrder::Free;
+std::atomic<const char*> misuse = nullptr;
+void note_misuse(const char* what) {
+  if (Calling::here()) misuse = what;  // by a plugin, on a thread of the host
+}
+
 void log_line(void*, uint32_t level, const char* text) {
-  if (!text) return;
+  if (!text) {
+    note_misuse("it logs no text (NULL)");
+    return;
+  }
   log(level == GALLEY_LOG_WARNING ? LogLevel::Warning : level == GALLEY_LOG_INFO ? LogLevel::Note : LogLevel::Debug, text);
 }
 
-void parallel(void*, int64_t blocks, void (*fn)(void*, int64_t), void* context) { pool().run(blocks, fn, context); }
+void parallel(void*, int64_t blocks, void (*fn)(void*, int64_t), void* context) {
+  if (blocks < 0) note_misuse("it divides fewer than no blocks of work among threads");
+  if (!fn) note_misuse("it divides work among threads without a function (NULL)");
+  if (blocks <= 0 || !fn) return;
+  if (block_order.load(std::memory_order_relaxed) == BlockOrder::Free) return pool().run(blocks, fn, context);
+  while (blocks > 0) fn(context, --blocks);
+}
 
 const void* service(void*, const char* id) { return id && std::string_view(id) == GALLEY_FILES ? files_service() : nullptr; }
 
@@ -54,6 +70,10 @@ const galley_host* host_table() {
   static const galley_host table = {sizeof(galley_host), 1, GALLEY_ABI_MAJOR, GALLEY_ABI_MINOR, nullptr, log_line, parallel, service};
   return &table;
 }
+
+void set_block_order(BlockOrder order) { block_order = order; }
+
+const char* take_misuse() { return misuse.load(std::memory_order_relaxed) ? misuse.exchange(nullptr) : nullptr; }
 
 void set_compute_threads(int threads) {
   of_this_thread = &pool_of(useful(threads));

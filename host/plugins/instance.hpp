@@ -27,7 +27,8 @@ class Instance {
   Status create(const Caller& caller, const Table& table, const Options& options) {
     Status created =
         call_plugin(caller, "create", [&](galley_error* error) { return table.create(table.self, options.table(), &made_, error); });
-    if (!created.ok() && created.error().exit == Exit::Recipe && !options.misread().empty())
+    if (!created.ok() && created.error().exit == Exit::Recipe && !options.misread().empty() &&
+        created.error().cause.find("'" + options.misread() + "'") != std::string::npos)
       return plugin_fault(caller, "create",
                           plugin_error("it asks for its option '" + options.misread() + "' as another type than its manifest says"));
     TRY_STATUS(std::move(created));

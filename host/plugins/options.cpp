@@ -17,7 +17,12 @@ const Value* element(const Value* value, uint64_t index) {
   return index < list->size() ? &(*list)[index] : nullptr;
 }
 
-const Value* find_in(const void* handle, const char* name) { return name ? static_cast<const Options*>(handle)->find(name) : nullptr; }
+const Value* find_in(const void* handle, const char* name) {
+  if (!name) return nullptr;
+  const auto* options = static_cast<const Options*>(handle);
+  options->note_asked(name);
+  return options->find(name);
+}
 
 /// Reads a value by `as`; one that is there and is of another type is the plugin's mistake.
 template <class As>
@@ -100,6 +105,7 @@ Options::Options(Table values)
 
 const galley_options* Options::table_at(const void* handle, const char* name, uint64_t index) {
   const auto* options = static_cast<const Options*>(handle);
+  if (name) options->note_asked(name);
   const auto found = options->tables_.find(name ? name : "");
   if (found != options->tables_.end() && index < found->second.size()) return found->second[index]->table();
   if (options->find(name ? name : "")) options->note_misread(name);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,9 @@ class Options {
   /// An option that the plugin has asked for as another type than its manifest says; "": none.
   const std::string& misread() const { return misread_; }
   void note_misread(const char* name) const { misread_ = name; }
+  /// The options that the plugin has asked for, in `create` and by verbs of graphs; those that are not there, too.
+  const std::set<std::string>& asked() const { return asked_; }
+  void note_asked(const std::string& name) const { asked_.insert(name); }
 
  private:
   explicit Options(Table values);
@@ -46,6 +50,7 @@ class Options {
   galley_options table_ = {};
   std::map<std::string, std::vector<std::unique_ptr<const Options>>> tables_;  ///< of options that are lists of tables
   mutable std::string misread_;
+  mutable std::set<std::string> asked_;
 };
 
 }  // namespace galley

@@ -44,6 +44,10 @@ class LoadedSource {
   Status read(galley_source_row& row) const;
 
   const Caller& caller() const { return caller_; }
+  const Options& options() const { return *options_; }
+  /// For checks that call it by hand.
+  const galley_source& table() const { return *table_; }
+  void* instance() const { return instance_.get(); }
 
  private:
   LoadedSource() = default;

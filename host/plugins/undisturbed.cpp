@@ -12,6 +12,7 @@
 
 #include "host/base/result.hpp"
 #include "host/plugins/fault.hpp"
+#include "host/plugins/host_table.hpp"
 
 namespace galley {
 namespace {
@@ -111,6 +112,7 @@ std::string Undisturbed::disturbed() const {
   if (is_copy) ::syscall(SYS_exit_group, static_cast<int>(Exit::Plugin));
   if (forks != forks_) return "it forked the process; to start a program there is posix_spawn";
   if (here || elsewhere) return "it left the processor rounding otherwise than before (fesetround, flush to zero)";
+  if (const char* misused = take_misuse()) return misused;
   return process_ ? put_back(*process_) : "";
 }
 

@@ -321,13 +321,15 @@ Result<LoneNode> LoneNode::of(const galley_op* op, const galley_op_case& example
   return out;
 }
 
-Result<Values> outputs_of(const LoneNode& node, const OpLookup& ops) {
+Result<Made> made_by(const LoneNode& node, const OpLookup& ops) {
   Tape tape(node, ops);
   TRY_STATUS(tape.build());
-  Values inputs = node.inputs, out = tape.empty_outputs();
-  TRY_STATUS(compute(node, inputs, out));
+  Made out = {node.inputs, tape.empty_outputs()};
+  TRY_STATUS(compute(node, out.inputs, out.outputs));
   return out;
 }
+
+Result<Values> outputs_of(const LoneNode& node, const OpLookup& ops) { return TRY(made_by(node, ops)).outputs; }
 
 Result<Values> gradients_by_rule(const LoneNode& node, const Values& outputs, const Values& cotangents, double seed,
                                  const std::vector<uint8_t>& need, Given given, const OpLookup& ops, std::mt19937_64& random) {

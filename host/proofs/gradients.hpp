@@ -27,7 +27,8 @@ struct LoneNode {
 };
 using Values = std::vector<std::optional<Numbers>>;
 
-/// Returns what the op's reference makes of the inputs, in the dtypes of its shape rule.
+/// Returns what the op's reference makes of the inputs, in the dtypes of its shape rule: outputs, and inputs that it updates.
+Result<Made> made_by(const LoneNode& node, const OpLookup& ops);
 Result<Values> outputs_of(const LoneNode& node, const OpLookup& ops);
 
 /// What is given to a rule for the gradient of an input.

@@ -1,14 +1,19 @@
 #include "host/proofs/lone_kernel.hpp"
 
+#include <malloc.h>
+
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <span>
+#include <thread>
 
 #include "galley/kernel.h"
 #include "host/exec/convert.hpp"
 #include "host/exec/machine.hpp"
 #include "host/plugins/abi.hpp"
 #include "host/plugins/library.hpp"
+#include "host/proofs/fenced.hpp"
 
 namespace galley {
 namespace {
@@ -26,8 +31,33 @@ Numbers taken(const Numbers& like, const std::byte* from) {
   return out;
 }
 
+/// The input whose buffer an output may reuse, and is as large as it; -1: none.
+int64_t reused_by(const LoneNode& node, const Values& outputs, size_t k) {
+  const galley_operand_rule* rule = output_rule(node.op, k);
+  if (!outputs[k] || !rule || rule->alias < 0 || static_cast<size_t>(rule->alias) >= node.inputs.size()) return -1;
+  const auto& input = node.inputs[static_cast<size_t>(rule->alias)];
+  const bool fits = input && size_of(*input) == size_of(*outputs[k]) && !updates_input(node.op, static_cast<size_t>(rule->alias));
+  return fits ? rule->alias : -1;
+}
+bool can_add(const LoneNode& node, const Values& outputs, size_t k) {
+  const galley_operand_rule* rule = output_rule(node.op, k);
+  return outputs[k] && outputs[k]->floating() && rule && rule->flags & GALLEY_OPERAND_ACCUMULATES;
+}
+/// What outputs are added to: any numbers of the size of one.
+Values beginnings(const LoneNode& node, const Values& outputs) {
+  Values out(outputs.size());
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    if (!can_add(node, outputs, k)) continue;
+    std::vector<double> numbers(outputs[k]->floats.size());
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<double>((i * 37 + 11 * k) % 17) / 8 - 1;
+    out[k] = *outputs[k];
+    out[k]->set(numbers);
+  }
+  return out;
+}
+
 /// The node as an instruction of its own: operand i is tensor i, outputs after inputs.
-Instruction instruction_of(const LoneNode& node, const Values& outputs) {
+Instruction instruction_of(const LoneNode& node, const Values& outputs, const Values& begins = {}) {
   std::vector<Operand> in, out;
   TensorId tensor = 0;
   const auto add = [&](const std::optional<Numbers>& n, uint32_t access, std::vector<Operand>& to) {
@@ -41,7 +71,7 @@ Instruction instruction_of(const LoneNode& node, const Values& outputs) {
     ++tensor;
   };
   for (size_t i = 0; i < node.inputs.size(); ++i) add(node.inputs[i], updates_input(node.op, i) ? GALLEY_READ_WRITE : GALLEY_READ, in);
-  for (const auto& n : outputs) add(n, GALLEY_WRITE, out);
+  for (size_t k = 0; k < outputs.size(); ++k) add(outputs[k], k < begins.size() && begins[k] ? GALLEY_ACCUMULATE : GALLEY_WRITE, out);
   return launch_of({node.name, node.op, node.attrs, node.flags, node.first_row, node.block}, std::move(in), std::move(out));
 }
 
@@ -57,6 +87,10 @@ struct Rooms {
   Rooms(const Target& target, int place) : line_(target.memories[0].alignment), place_(place) {
     plan.classes.resize(target.memories.size());
     end() = line_ * (1 + 5 * place);
+  }
+  void add_at(int64_t tensor) {
+    program.tensors.push_back(program.tensors[static_cast<size_t>(tensor)]);
+    plan.placements.push_back(plan.placements[static_cast<size_t>(tensor)]);
   }
   void add(int64_t bytes) {
     program.tensors.emplace_back().bytes = bytes;
@@ -74,6 +108,12 @@ struct Rooms {
   int place_;
 };
 
+/// Bytes of the process's memory that malloc has given and not taken back.
+int64_t in_use() {
+  const struct mallinfo2 info = ::mallinfo2();
+  return static_cast<int64_t>(info.uordblks + info.hblkhd);
+}
+
 /// What a launch has written that it may not write: "" if nothing. `own`: the tensors that are its own to write.
 std::string written_elsewhere(const LoneNode& node, const Rooms& rooms, const std::vector<uint8_t>& own,
                               const std::vector<std::byte>& before, std::vector<std::byte> after) {
@@ -88,8 +128,10 @@ std::string written_elsewhere(const LoneNode& node, const Rooms& rooms, const st
 }  // namespace
 
 Result<KernelRun> run_kernel(const galley_kernel& kernel, const LoneNode& node, const Values& outputs, const Target& target,
-                             const galley_device& device, int place) {
-  const Instruction code = instruction_of(node, outputs);
+                             const galley_device& device, const LaunchWay& way) {
+  KernelRun run;
+  if (way.adds) run.begins = beginnings(node, outputs);
+  const Instruction code = instruction_of(node, outputs, run.begins);
   const auto attrs = node.attrs.view();
   struct Views {
     std::deque<galley_operand> operands;
@@ -111,7 +153,6 @@ Result<KernelRun> run_kernel(const galley_kernel& kernel, const LoneNode& node, 
   const TargetView view(target);
   const Caller caller = caller_of(&kernel, kernel.name);
   auto plan = new_struct<galley_kernel_plan>();
-  KernelRun run;
   const Status asked = call_plugin(caller, std::string("query of kernel '") + kernel.name + "'", [&](galley_error* error) {
     const galley_status status = kernel.query(kernel.self, planned_list, 1, view.get(), &plan, error);
     if (status != GALLEY_UNSUPPORTED && status != GALLEY_INVALID) return status;
@@ -123,66 +164,154 @@ Result<KernelRun> run_kernel(const galley_kernel& kernel, const LoneNode& node, 
   if (!run.failed.empty() || !run.refused.empty()) return run;
   run.varies = plan.flags & GALLEY_PLAN_VARIES;
 
-  Rooms rooms(target, place);
+  Rooms rooms(target, way.place);
   std::vector<uint8_t> own;
-  for (const Values* operands : {&node.inputs, &outputs})
-    for (const auto& n : *operands) {
-      own.push_back(operands == &outputs || updates_input(node.op, own.size()));
-      rooms.add(n ? size_of(*n) : 0);
-    }
-  const auto workspace = static_cast<TensorId>(own.size()), constants = workspace + 1;
-  for (const int64_t bytes : {plan.workspace_bytes, plan.constants_bytes}) {
-    own.push_back(true);
+  const auto room = [&](bool is_own, int64_t bytes) {
+    own.push_back(is_own);
     rooms.add(bytes);
+  };
+  for (size_t i = 0; i < node.inputs.size(); ++i) room(updates_input(node.op, i), node.inputs[i] ? size_of(*node.inputs[i]) : 0);
+  for (size_t k = 0; k < outputs.size(); ++k) {
+    const int64_t reused = way.in_place ? reused_by(node, outputs, k) : -1;
+    if (reused < 0) {
+      room(true, outputs[k] ? size_of(*outputs[k]) : 0);
+    } else {
+      own[static_cast<size_t>(reused)] = true;
+      own.push_back(true);
+      rooms.add_at(reused);
+    }
   }
+  const auto workspace = static_cast<TensorId>(own.size()), constants = workspace + 1, others = workspace + 2;
+  for (const int64_t bytes : {plan.workspace_bytes, plan.constants_bytes}) room(true, bytes);
+  // Of the node beside it, prepare may fill the constants.
+  for (TensorId t = 0; way.beside && t < others; ++t) room(t == constants, rooms.program.tensors[static_cast<size_t>(t)].bytes);
   std::vector<std::byte> before(static_cast<size_t>(rooms.end()), kJunk), after = before;
   for (size_t i = 0; i < node.inputs.size(); ++i)
     if (node.inputs[i]) put(*node.inputs[i], rooms.of(i, before).data());
+  for (size_t k = 0; k < run.begins.size(); ++k)
+    if (run.begins[k]) put(*run.begins[k], rooms.of(node.inputs.size() + k, before).data());
   const std::unique_ptr<Machine> machine = TRY(Machine::open(rooms.program, rooms.plan, target, device, HostCopies::No));
   TRY_STATUS(machine->write_arena(0, 0, before));
+  const bool fenced = way.edge != Edge::None && !machine->arena(0).empty() && !machine->queue();
+  Fenced fences(way.edge);
+  std::vector<std::byte*> alone;
+  for (size_t t = 0; fenced && t < rooms.program.tensors.size(); ++t) alone.push_back(fences.add(rooms.of(t, before)));
+  if (std::ranges::find(alone, nullptr) != alone.end()) return run_error("the system gives no more memory");
+  const auto address = [&](TensorId tensor) -> void* {
+    return fenced ? alone[static_cast<size_t>(tensor)] : machine->kernel_address(tensor);
+  };
 
-  const galley_node_view placed = node_at(of_placed, [&](TensorId tensor) { return machine->kernel_address(tensor); });
+  const galley_node_view placed = node_at(of_placed, address);
   const galley_node_view* const placed_list[] = {&placed};
-  auto setup = new_struct<galley_kernel_setup>();
-  setup.target = view.get();
-  setup.queue = machine->queue();
-  setup.workspace = plan.workspace_bytes ? machine->kernel_address(workspace) : nullptr;
-  setup.workspace_bytes = plan.workspace_bytes;
-  setup.constants = plan.constants_bytes ? machine->kernel_address(constants) : nullptr;
-  setup.constants_bytes = plan.constants_bytes;
-  void* state = nullptr;
-  const Status prepared = call_plugin(
-      caller, "prepare", [&](galley_error* error) { return kernel.prepare(kernel.self, placed_list, 1, &setup, &state, error); },
-      Phase::Run);
+  Views of_beside;
+  const galley_node_view beside = node_at(of_beside, [&](TensorId tensor) { return way.beside ? address(others + tensor) : nullptr; });
+  const galley_node_view* const beside_list[] = {&beside};
+  const auto setup_at = [&](TensorId first) {
+    auto setup = new_struct<galley_kernel_setup>();
+    setup.target = view.get();
+    setup.queue = machine->queue();
+    setup.workspace = plan.workspace_bytes ? address(first + workspace) : nullptr;
+    setup.workspace_bytes = plan.workspace_bytes;
+    setup.constants = plan.constants_bytes ? address(first + constants) : nullptr;
+    setup.constants_bytes = plan.constants_bytes;
+    return setup;
+  };
+  const auto prepare = [&](const galley_node_view* const* list, const galley_kernel_setup& setup, void** state) {
+    return call_plugin(
+        caller, "prepare", [&](galley_error* error) { return kernel.prepare(kernel.self, list, 1, &setup, state, error); }, Phase::Run);
+  };
+  const auto release = [&](void* state) {
+    return call_plugin(caller, "release", [&](galley_error*) {
+      kernel.release(state);
+      return GALLEY_OK;
+    });
+  };
+  const galley_kernel_setup setup = setup_at(0), setup_beside = setup_at(way.beside ? others : 0);
+  char none = 0;
+  void *state = &none, *state_beside = &none;
+  Status prepared = prepare(placed_list, setup, &state);
+  if (prepared.ok() && way.beside) prepared = prepare(beside_list, setup_beside, &state_beside);
   if (!prepared.ok()) {
     run.failed = prepared.error().cause;
     return run;
   }
-  Status ran = machine->launch(0, kernel, state, caller);
-  if (ran.ok()) ran = machine->synchronize();
-  (void)call_plugin(caller, "release", [&](galley_error*) {
-    kernel.release(state);
-    return GALLEY_OK;
-  });
+  if (state == &none) {
+    run.failed = "it sets no state in prepare";
+    return run;
+  }
+  // What prepare has put into the constants stays for all launches.
+  std::vector<std::byte> first, constant(static_cast<size_t>(plan.constants_bytes));
+  if (!fenced) {
+    TRY_STATUS(machine->synchronize());
+    TRY_STATUS(machine->read_arena(0, 0, after));
+    std::ranges::copy(rooms.of(static_cast<size_t>(constants), after), constant.begin());
+  }
+  Status ran = ok();
+  int64_t used = 0;
+  for (int launch = 0; launch < way.launches && ran.ok(); ++launch) {
+    if (launch > 0) {
+      std::vector<std::byte> again = before;
+      std::ranges::copy(constant, rooms.of(static_cast<size_t>(constants), again).begin());
+      TRY_STATUS(machine->write_arena(0, 0, again));
+    }
+    if (launch == 1) used = in_use();
+    ran = machine->launch(0, kernel, state, caller);
+    if (ran.ok()) ran = machine->synchronize();
+    if (launch > 0 && launch + 1 == way.launches) run.left = (in_use() - used) / launch;
+    if (!ran.ok() || way.launches == 1) continue;
+    TRY_STATUS(machine->read_arena(0, 0, after));
+    if (launch == 0) first = after;
+    for (size_t t = 0; t < own.size() && static_cast<TensorId>(t) != workspace; ++t)
+      run.unsteady = run.unsteady || (own[t] && !std::ranges::equal(rooms.of(t, first), rooms.of(t, after)));
+  }
+  if (ran.ok() && way.launches > 1 && !machine->queue()) {
+    constexpr std::chrono::milliseconds moment(40);
+    std::this_thread::sleep_for(moment);
+    std::vector<std::byte> later = after;
+    TRY_STATUS(machine->read_arena(0, 0, later));
+    run.goes_on = later != after;
+  }
+  for (Status released : {way.beside ? release(state_beside) : ok(), release(state)})
+    if (ran.ok()) ran = std::move(released);
   if (!ran.ok()) {
     run.failed = ran.error().cause;
     return run;
   }
-  TRY_STATUS(machine->read_arena(0, 0, after));
+  if (fenced) {
+    after = before;
+    for (size_t t = 0; t < alone.size(); ++t) {
+      const std::span<std::byte> to = rooms.of(t, after);
+      std::copy_n(alone[t], to.size(), to.begin());
+    }
+  } else {
+    TRY_STATUS(machine->read_arena(0, 0, after));
+  }
   run.failed = written_elsewhere(node, rooms, own, before, after);
   size_t tensor = 0;
   for (const Values* operands : {&node.inputs, &outputs})
     for (const auto& n : *operands) {
       const std::span<const std::byte> bytes = rooms.of(tensor, after);
       (operands == &node.inputs ? run.inputs : run.outputs).push_back(n ? std::optional(taken(*n, bytes.data())) : std::nullopt);
-      if (n && own[tensor]) run.bytes.emplace_back(bytes.begin(), bytes.end());
+      if (n && (operands == &outputs || updates_input(node.op, tensor))) run.bytes.emplace_back(bytes.begin(), bytes.end());
       ++tensor;
     }
   return run;
 }
 
+bool adds_into(const LoneNode& node, const Values& outputs) {
+  for (size_t k = 0; k < outputs.size(); ++k)
+    if (can_add(node, outputs, k)) return true;
+  return false;
+}
+
+bool reuses_inputs(const LoneNode& node, const Values& outputs) {
+  for (size_t k = 0; k < outputs.size(); ++k)
+    if (reused_by(node, outputs, k) >= 0) return true;
+  return false;
+}
+
 Result<KernelError> kernel_error(const LoneNode& node, const Values& outputs, const KernelRun& run) {
-  const Instruction code = instruction_of(node, outputs);
+  const Instruction code = instruction_of(node, outputs, run.begins);
   const Reading reading = [&](const Operand& o) -> Result<Numbers> { return *node.inputs[static_cast<size_t>(o.tensor)]; };
   const LaunchNode& only = code.launch()->nodes.front();
   std::vector<std::vector<Made>> ways;
@@ -193,7 +322,8 @@ Result<KernelError> kernel_error(const LoneNode& node, const Values& outputs, co
     std::vector<const Numbers*> moved;
     for (size_t way = 1; way < ways.size(); ++way) moved.push_back(numbers(way));
     const Rounding rounding = {unit_of(code, only), terms_of(code, only, k, output)};
-    const Worst worst = compare(*(output ? run.outputs : run.inputs)[k], *numbers(0), moved, nullptr, rounding);
+    const Numbers* const before = output && k < run.begins.size() && run.begins[k] ? &*run.begins[k] : nullptr;
+    const Worst worst = compare(*(output ? run.outputs : run.inputs)[k], *numbers(0), moved, before, rounding);
     if (worst.share <= out.share && !out.operand.empty()) return;
     out = {worst.share, operand_text(node.op, k, output), worst};
   };

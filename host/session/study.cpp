@@ -89,7 +89,11 @@ Installation find_installation() {
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
   const std::filesystem::path base = program.parent_path();  // an installed bin/galley is a link into lib/galley
-  return {base / "plugins", {base / "models" / "families", base / "models" / "lib"}, base / "models" / "targets"};
+  return {base / "plugins",
+          {base / "models" / "families", base / "models" / "lib"},
+          base / "models" / "targets",
+          base / "models" / "check" / "small.toml",
+          base / "templates"};
 }
 
 RecipeOptions recipe_options(const StudyOptions& options) {

@@ -22,7 +22,9 @@ namespace galley {
 struct Installation {
   std::filesystem::path plugins;  ///< built-in plugins, one folder each
   FamilyFolders families;
-  std::filesystem::path targets;  ///< machines that --target names
+  std::filesystem::path targets;         ///< machines that --target names
+  std::filesystem::path check = {};      ///< what `galley check` makes recipes of, a TOML file
+  std::filesystem::path templates = {};  ///< of plugins, where the SDK is installed
 };
 Installation find_installation();
 

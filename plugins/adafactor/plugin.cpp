@@ -59,6 +59,9 @@ void infer_moments(const Node& node, Shapes& shapes) {
 void infer_step(const Node& node, Shapes&) {
   check_squares(node, af::kSquares, af::kColumnSquares);
   if (count(node.in(af::kScale)) != 2) invalid(std::string(node.name()) + ": the scale has to be two numbers");
+  if (node.has(af::kMean) && count(node.in(af::kMean)) != count(node.in(0)))
+    invalid(std::string(node.name()) + ": the mean of updates is " + shape_text(node.in(af::kMean)) + ", and the parameter " +
+            shape_text(node.in(0)));
 }
 
 /// 1 / √ of the second moment of element i.

@@ -12,9 +12,11 @@
 #                     [LIBRARIES lib...]               for <id>.so
 #                     [KERNEL_LIBRARIES lib...]        for the CPU kernels
 #                     [CUDA_LIBRARIES lib...]          for <id>-cuda.so
+#                     [EXAMPLE file...]                what the plugin's example.lua reads
 #                     [OUTPUT_DIRECTORY dir])          default: ${CMAKE_BINARY_DIR}/plugins
 #
-# The result is the folder OUTPUT_DIRECTORY/<id> with the libraries and a copy of the manifest; Galley loads this folder. The copy ends with
+# The result is the folder OUTPUT_DIRECTORY/<id> with the libraries and a copy of the manifest; Galley loads this folder. An example.lua
+# beside the manifest, which `galley check` trains with, is copied, too. The copy ends with
 # a [[kernels]] table for each library of kernels that was built; a manifest that already has `kernels` is copied unchanged. Each library
 # exports only `galley_entry_v1` and must resolve all other symbols by itself. Targets: plugin-<id>, which includes the others,
 # plugin-<id>-main, plugin-<id>-cpu-v3, plugin-<id>-cpu-v4, plugin-<id>-cuda, plugin-<id>-cuda-emulated, plugin-<id>-<device>.
@@ -45,7 +47,7 @@ endfunction()
 
 function(galley_add_plugin)
   cmake_parse_arguments(PARSE_ARGV 0 ARG "" "NAME;MANIFEST;OUTPUT_DIRECTORY"
-                        "SOURCES;KERNELS;KERNELS_CPU;KERNELS_CUDA;INCLUDES;LIBRARIES;KERNEL_LIBRARIES;CUDA_LIBRARIES")
+                        "SOURCES;KERNELS;KERNELS_CPU;KERNELS_CUDA;INCLUDES;LIBRARIES;KERNEL_LIBRARIES;CUDA_LIBRARIES;EXAMPLE")
   if(ARG_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "galley_add_plugin: unknown argument ${ARG_UNPARSED_ARGUMENTS}")
   endif()
@@ -183,6 +185,16 @@ function(galley_add_plugin)
   if(NOT text STREQUAL before)
     file(WRITE ${folder}/plugin.toml "${text}")
   endif()
+
+  get_filename_component(beside ${manifest} DIRECTORY)
+  foreach(file IN ITEMS example.lua LISTS ARG_EXAMPLE)
+    get_filename_component(file ${file} ABSOLUTE BASE_DIR ${beside})
+    if(EXISTS ${file})
+      configure_file(${file} ${folder} COPYONLY)
+    elseif(NOT file MATCHES "/example.lua$")
+      message(FATAL_ERROR "galley_add_plugin: ${file}, of EXAMPLE, is not there")
+    endif()
+  endforeach()
 
   galley_install_plugin_(${folder})
 

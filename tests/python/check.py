@@ -4,6 +4,8 @@ Galley is right."""
 import functools
 import json
 import pathlib
+import re
+import shlex
 import shutil
 
 from galley_test import binary, case, cases, check, every, finish, fresh_folder, run
@@ -16,8 +18,18 @@ def checked(folder, *words, code=0):
     return r, json.loads(pathlib.Path('check.json').read_text())
 
 
+def of_tests(said, name):
+    """What the tests of an op and of its kernels have `name`d: findings, or what they held."""
+    out = {}
+    for t in said['tests']:
+        for first in ('op ', 'kernels of '):
+            if t['test'].startswith(first):
+                out.setdefault(t['test'].removeprefix(first), []).extend(t[name])
+    return out
+
+
 def wrong(said):
-    return {c['op']: c['findings'] for c in said['cases'] if c['findings']}
+    return {op: found for op, found in of_tests(said, 'findings').items() if found}
 
 
 @functools.cache
@@ -27,7 +39,7 @@ def planted():
     return checked('elsewhere', code=4)
 
 
-GRADIENT = 'On return, the tensor that holds the gradient of each input that needs one.'
+GRADIENT = 'On return, the tensor that holds the gradient of each input that needs one'
 
 
 @case
@@ -42,7 +54,7 @@ def ops_with_a_fault():
 def gradient_rule(op, of):
     operands, word = of
     found = wrong(planted()[1])[op]
-    check({f['operand'] for f in found} == operands, found)
+    check({f['where'].split(', ')[1] for f in found} == operands, found)
     check(every(GRADIENT in f['rule'] and 'the gradient rule says' in f['sentence'] and f['size'] > 0.1 for f in found), found)
     check(any(word in f['sentence'] for f in found), f'no {word!r} in {found}')
 
@@ -50,7 +62,7 @@ def gradient_rule(op, of):
 @case
 def kernels():
     found = wrong(planted()[1])
-    check([f['operand'] for f in found['gate_kernel_back']] == ["output 1 ('db')"], found['gate_kernel_back'])
+    check([f['where'] for f in found['gate_kernel_back']] == ["case 'small', output 1 ('db')"], found['gate_kernel_back'])
     check('all kernels are tested against' in found['gate_kernel_back'][0]['rule'], found['gate_kernel_back'])
     check(any('at other addresses' in f['sentence'] for f in found['gate_address']), found['gate_address'])
 
@@ -64,34 +76,38 @@ def what_a_kernel_may_write(op, sentence):
 @case
 def roles():
     """A reference that takes the first row of a part for that of the tensor; its gradient is another finding."""
-    found = [f for c in planted()[1]['cases'] if c['op'] == 'gate_rows' for f in c['findings']]
-    parts = [f for f in found if 'in three parts' in f['sentence']]
-    check([f['operand'] for f in parts] == ["output 0 ('y')"] and 'for all rows at once' in parts[0]['rule'], found)
+    parts = [f for f in wrong(planted()[1])['gate_rows'] if 'in three parts' in f['sentence']]
+    check([f['where'] for f in parts] == ["case 'small', output 0 ('y')"] and 'for all rows at once' in parts[0]['rule'], parts)
 
 
 @case
 def what_is_held():
     _, said = planted()
-    held = {(c['op'], c['case']): c['held'] for c in said['cases']}
-    check(held['gate_right', 'small'] == ['gradient of a, b', 'rows in parts', "kernel 'gate_right.cpu'"], held)
-    check(said['findings'] == sum(len(c['findings']) for c in said['cases']) > 0 and said['plugin'] == 'wrong-gradients', said)
+    held = of_tests(said, 'held')['gate_right']
+    check({'gradient of a, b', 'rows in parts', "kernel 'gate_right.cpu'"} <= set(held), held)
+    check(said['findings'] == sum(len(t['findings']) for t in said['tests']) > 0 and said['plugin'] == 'wrong-gradients', said)
+    check(said['unchecked'] == sum(len(t['unchecked']) for t in said['tests']) > 0, said)
 
 
-@cases({'op': "op 'gate_caseless': it declares no test cases", 'strategy': "strategies 'gate'",
-        'gradients': "gradients of ops 'gate_back', 'gate_factor_back', 'gate_kernel_back': there is no gradient rule"})
-def unchecked(_, word):
+@cases({'op gate_caseless': 'it declares no test cases', 'strategy gate': "'op' of gate is missing", 'op gate_back': 'gradient: there is no gradient rule'})
+def unchecked(test, word):
     r, said = planted()
-    check(any(word in u for u in said['unchecked']), f'not in {said["unchecked"]}')
-    check('not checked: ' + word in r.stdout, r.stdout)
+    listed = next(t['unchecked'] for t in said['tests'] if t['test'] == test)
+    check(any(word in u for u in listed), f'not in {listed}')
+    check(f'not checked: {test}: ' in r.stdout, r.stdout)
 
 
 @case
 def lines():
     r, said = planted()
     out = r.stdout.splitlines()
-    check("ok     gate_right, small: gradient of a, b; rows in parts; kernel 'gate_right.cpu'" in out, r.stdout)
-    check(out[-1].startswith('11 ops, 19 cases: ') and out[-1].endswith(f'{said["findings"]} findings'), out[-1])
-    check("plugin 'wrong-gradients': op 'gate_factor', case 'small', input 1 ('b'): the gradient rule says" in r.stderr and GRADIENT in r.stderr, r.stderr)
+    check(any(re.fullmatch(r'ok     op gate_right \(\d+\.\d s\): .*gradient of a, b; .*', x) for x in out), r.stdout)
+    check(out[-1] == f'{len(said["tests"])} tests, {said["unchecked"]} not checked: {said["findings"]} findings', out[-1])
+    check("plugin 'wrong-gradients': op gate_factor, case 'small', input 1 ('b'): the gradient rule says" in r.stderr and GRADIENT in r.stderr, r.stderr)
+    again = next(x for x in out if 'once more' in x).split(': ', 1)[1]
+    check(again.startswith('galley check elsewhere --only '), again)
+    one = run(*shlex.split(again)[1:])
+    check('WRONG' in one.stdout and '1 test, ' in one.stdout, one.stdout)
 
 
 @case
@@ -102,14 +118,22 @@ def another_seed():
     check({op: len(f) for op, f in wrong(other).items()} == {op: len(f) for op, f in found.items()}, wrong(other))
 
 
-# tests/models does the same with each case of `models`. Kernels for CUDA run on the emulated GPU.
-@cases([x.name for x in sorted((binary / 'plugins').iterdir()) if x.name != 'models' and (x / 'plugin.toml').exists()])
+# What takes long of `models` is left out, and said. Kernels for CUDA run on the emulated GPU.
+@cases([x.name for x in sorted((binary / 'plugins').iterdir()) if (x / 'plugin.toml').exists()], turns=6)
 def comes_with_galley(name):
     """All that does is right."""
     r, said = checked(binary / 'plugins' / name)
     check(not said['findings'], r.stdout)
     if (binary / 'plugins' / name / f'{name}-cuda-emulated.so').exists():
         check("' on cuda (emulated)" in r.stdout, r.stdout)
+
+
+@case
+def a_test_by_name():
+    r = run('check', binary / 'plugins' / 'clip', '--only', 'op clip_factor')
+    check('ok     op clip_factor' in r.stdout and '1 test, ' in r.stdout, r.stdout)
+    r = run('check', binary / 'plugins' / 'clip', '--only', 'op clip', code=2)
+    check("has no test 'op clip'" in r.stderr, r.stderr)
 
 
 @case

@@ -162,9 +162,9 @@ def gone():
 def checked():
     """`galley check` opens ranks of one process, and says of which kernels no case is: their nodes are of several."""
     said = run('check', binary / 'plugins' / 'nccl').stdout
-    check("ranks 'nccl'" in said and 'nothing found' in said, said)
+    check('ranks nccl (' in said and 'nothing found' in said, said)
     for op in ('all_reduce', 'all_reduce_here', 'reduce_scatter', 'all_gather', 'all_gather_here'):
-        check(f"not checked: kernel '{op}.nccl' on cuda (emulated): it takes no case of '{op}'" in said, said)
+        check(f"not checked: kernels of {op}: kernel '{op}.nccl' on cuda (emulated): it takes no case of '{op}'" in said, said)
 
 
 # What a start finds and what it lacks; how it ends when a rank is not as the others are.

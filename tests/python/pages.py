@@ -113,7 +113,7 @@ def functions_of_recipes():
 
 @functools.cache
 def commands():
-    found = dict(re.findall(r'^  galley ([a-z]+)( \S+)?  ', run('--help').stdout, re.M))
+    found = dict(re.findall(r'^  galley ([a-z]+)((?: [^ \n]+)*)  ', run('--help').stdout, re.M))
     check(len(found) > 10, f'galley --help has the commands {sorted(found)}')
     return found
 
@@ -229,7 +229,7 @@ def links(name, path):
 
 
 def check_flags(what, words):
-    """What is said after `galley COMMAND`: flags that it has, and one argument, where it does not take several."""
+    """What is said after `galley COMMAND`: flags that it has, and as many arguments as its usage has words."""
     known, positional, at = flags_of(words[1]), 0, 2
     while at < len(words) and words[at] not in ('|', '&&', ';', '>'):
         flag, _, value = words[at].partition('=')
@@ -238,7 +238,8 @@ def check_flags(what, words):
             at += known.get(flag, False) and not value and len(words) > at + 1
         positional += not flag.startswith('--')
         at += 1
-    check(positional <= 1 or words[1] in ('compare', 'report'), f'{what}: more than one argument')
+    most = 99 if words[1] in ('compare', 'report') else max(1, len(commands()[words[1]].split()))
+    check(positional <= most, f'{what}: more than {most} arguments')
 
 
 def check_sets(what, words):

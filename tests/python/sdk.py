@@ -119,10 +119,10 @@ def on_an_emulated_gpu():
 
 
 def checked(plugins, code=0, **environment):
-    """What `galley check` says of a plugin's kernels on the emulated GPU: in how many cases they were held, and what was found."""
+    """What `galley check` says of a plugin's kernels on the emulated GPU: whether they were held, and what was found."""
     run('check', plugins / 'fromage', '--json', 'check.json', '--plugin-path', emulated_gpu(), code=code, **environment)
-    cases = json.loads(pathlib.Path('check.json').read_text())['cases']
-    return sum("kernel 'fromage_step.cuda' on cuda (emulated)" in c['held'] for c in cases), [f['sentence'] for c in cases for f in c['findings']]
+    kernels = next(t for t in json.loads(pathlib.Path('check.json').read_text())['tests'] if t['test'] == 'kernels of fromage_step')
+    return "kernel 'fromage_step.cuda' on cuda (emulated)" in kernels['held'], [f['sentence'] for f in kernels['findings']]
 
 
 @case
@@ -130,9 +130,9 @@ def a_barrier_is_missing():
     """A race in the kernels for CUDA shows without a GPU; they have none as they are."""
     line = next(i for i, text in enumerate((source / 'sdk/templates/kernel/cuda.cu').read_text().splitlines(), 1) if text == '  __syncthreads();')
     right = checked(template('kernel'))
-    check(right == (5, []), f'as it is: {right}')
+    check(right == (True, []), f'as it is: {right}')
     held, found = checked(template('kernel'), code=4, GALLEY_CUDA_MUTANT=f'fromage/cuda.cu:{line}')
-    check(held == 5 and any("fromage_step.cuda' on cuda (emulated) leaves other bytes with the threads of a block in reverse" in x for x in found), f'{held}, {found}')
+    check(held and any("fromage_step.cuda' on cuda (emulated) leaves other bytes with the threads of a block in reverse" in x for x in found), f'{held}, {found}')
 
 
 @case
@@ -147,7 +147,7 @@ find_package(galley-sdk REQUIRED)
 galley_add_plugin(MANIFEST plugin.toml SOURCES plugin.cpp KERNELS_CUDA cuda.cu)
 ''')
     held, found = checked(plugins, code=4)
-    check(held == 5 and found and all("kernel 'fromage_step.cuda' on cuda (emulated): element" in x for x in found), f'{held}, {found}')
+    check(held and found and all("kernel 'fromage_step.cuda' on cuda (emulated): element" in x for x in found), f'{held}, {found}')
 
 
 @case

@@ -8,6 +8,7 @@ namespace galley {
 
 Result<galley_tensor> GraphHandle::option(const std::string& name, double factor) {
   if (!strategy) return plugin_error("option '" + name + "' asked for outside of a strategy's call");
+  strategy->options().note_asked(name);
   const int use = draft.graph.author.use;
   char times[40] = "";
   if (factor != 1) std::snprintf(times, sizeof times, " x %a", factor);  // one slot for all parameters of one factor

@@ -79,6 +79,8 @@ galley_status tensor_make(galley_graph* g, const galley_tensor_desc* from, galle
     const std::string who = "tensor " + shown(desc.name);
     if (!is_plain(desc.name)) return refuse(g, error, who + " has a control character in its name");
     if (desc.rank > GALLEY_MAX_RANK || (desc.rank && !desc.shape)) return refuse(g, error, who + ": rank " + std::to_string(desc.rank));
+    for (uint32_t i = 0; i < desc.rank; ++i)
+      if (desc.shape[i] < 1) return refuse(g, error, who + ": an extent of " + std::to_string(desc.shape[i]) + "; the least is 1");
     if (!galley_dtype_bytes(desc.dtype)) return refuse(g, error, who + ": unknown dtype " + std::to_string(desc.dtype));
     const bool in_file = desc.kind == GALLEY_KIND_FILE;
     if (!lasts(desc.kind) && desc.kind != GALLEY_KIND_TRANSIENT && !in_file)

@@ -22,6 +22,9 @@
  *     The upper half is for hints, which may be ignored. Host and plugin both keep this rule and that of revisions, each for what the other
  *     made: galley_understood. A kernel's `query` returns GALLEY_UNSUPPORTED then, so that another kernel is tried; everything else
  *     GALLEY_INVALID.
+ *   - A function comes back in seconds, and one that is [plan-time] at once: it is asked hundreds of times for a plan.
+ *   - A plugin leaves the process as it finds it: the current folder, the locale, what signals do and which are blocked, the standard
+ *     streams, the rights of new files, and how the processor rounds. It neither forks nor ends the process.
  *   - No exception crosses the ABI. Functions return galley_status and fill a galley_error of the caller. On error, outputs stay unchanged.
  *   - Strings are UTF-8 and NUL-terminated, those that are paths too, on every platform. They belong to whoever made them.
  *   - A table of functions that a plugin makes, but for its entry, has a pointer `self` of the plugin's own. It is the first argument of

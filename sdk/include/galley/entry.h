@@ -57,7 +57,7 @@ typedef struct galley_strategy {
   void* self; /* the plugin's own */
   const char* name;
   galley_status (*create)(void* self, const galley_options*, void** instance, galley_error*); /* [plan-time] */
-  void (*destroy)(void* instance);                                                            /* [thread-safe] */
+  void (*destroy)(void* instance); /* frees all that `create` has taken. [thread-safe] */
   /* Returns the table for "galley.rewrite/1", "galley.claim/1", "galley.update/1", "galley.saved/1" or "galley.observer/1"; NULL if the
    * strategy does not have it. [thread-safe] */
   const void* (*get)(void* self, const char* id);

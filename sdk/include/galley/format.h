@@ -1,5 +1,6 @@
 /* galley.format/1: how a tensor of numbers is stored as components (bf16; int8 with row scales; NF4 with nested absmax). A format is about
- * storage, not about arithmetic: if a node's kernel does not take the format, it reads the output of the unpack op. */
+ * storage, not about arithmetic: if a node's kernel does not take the format, it reads the output of the unpack op. Whatever is rounded,
+ * zeros come back as zeros. */
 #ifndef GALLEY_FORMAT_H
 #define GALLEY_FORMAT_H
 

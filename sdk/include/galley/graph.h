@@ -129,7 +129,7 @@ typedef struct galley_tensor_info {
 #define GALLEY_TENSOR_INFO_MIN_SIZE 56u
 
 /* Describes a node to append. `name` must be unique among forward nodes and stable, because random numbers are keyed by it; NULL: the host
- * makes one from the op and its first output. Absent optional inputs are 0. `accumulate` has n_outputs entries: where one is not 0, the
+ * makes one from the op and its first output. `attrs` has each name once. Absent optional inputs are 0. `accumulate` has n_outputs entries: where one is not 0, the
  * output is added to its tensor instead of overwriting it; NULL: none is. */
 typedef struct galley_node_desc {
   uint32_t size;
@@ -171,10 +171,12 @@ typedef struct galley_node_info {
 #define GALLEY_SCALAR_ATTEMPTED_STEP 1u /* I64, from 1; data and random numbers follow it */
 #define GALLEY_SCALAR_WINDOW_TOKENS 5u  /* F64, number of valid tokens in the window */
 #define GALLEY_SCALAR_APPLIED_STEP 2u   /* I64, from 1: the number of this step if it is applied */
-#define GALLEY_SCALAR_APPLY 3u          /* I32, 1; 0: the step is skipped. Every node that writes a parameter or a state reads it */
-#define GALLEY_SCALAR_LOSS_SCALE 4u     /* F32, 1 unless a node of the window part writes it */
-#define GALLEY_SCALAR_LOSS_SEED 6u      /* F32, loss scale / valid tokens; 0 if there are none */
-#define GALLEY_SCALAR_GRADIENT_NORM 7u  /* F32, global L2 norm of the unscaled gradients, before clipping */
+/* I32, 1; 0: the step is skipped. Every node that writes a parameter or a state reads it, but for those of GALLEY_STAGE_CHECK, which decide
+ * it */
+#define GALLEY_SCALAR_APPLY 3u
+#define GALLEY_SCALAR_LOSS_SCALE 4u    /* F32, 1 unless a node of the window part writes it */
+#define GALLEY_SCALAR_LOSS_SEED 6u     /* F32, loss scale / valid tokens; 0 if there are none */
+#define GALLEY_SCALAR_GRADIENT_NORM 7u /* F32, global L2 norm of the unscaled gradients, before clipping */
 #define GALLEY_SCALAR_GRADIENT_FACTOR \
   8u /* F32, the factor by which an optimizer multiplies gradients (unscaling and clipping); 1 / loss scale at the beginning of a step */
 #define GALLEY_SCALAR_FOUND_INF 9u /* I32, 1 if the norm is not finite */

@@ -2,6 +2,10 @@
  * plugin, its kernels are chosen for the plugin's own ops only, unless the recipe names the plugin in `kernels`.
  *
  * A kernel never allocates and never waits. It declares in `query` what it needs besides its operands; `enqueue` only puts work on a queue.
+ * On a device without queues it does the work: there is none of it that goes on after `enqueue` has come back.
+ *
+ * A kernel whose plan lacks GALLEY_PLAN_VARIES leaves the same bytes for the same operands: in another run, at other addresses, with other
+ * threads, in any order of blocks.
  *
  * One launch may serve several nodes:
  *   group   n nodes of one op that do not depend on each other (the steps of all parameters). query and prepare get all of them. Only
@@ -189,7 +193,8 @@ typedef struct galley_kernel {
   const char* name; /* "linear.onednn" */
   const char* op;   /* or a chain: "add>rms_norm" */
   const char* device;
-  /* Returns GALLEY_UNSUPPORTED if it does not support these dtypes or shapes or this target. [thread-safe] [plan-time] */
+  /* Returns GALLEY_UNSUPPORTED if it does not support these dtypes or shapes or this target. A plan asks hundreds of times.
+   * [thread-safe] [plan-time] */
   galley_status (*query)(void* self, const galley_node_view* const* nodes, uint32_t n, const galley_target*, galley_kernel_plan* out,
                          galley_error*);
   /* A node that writes in the first micro-batch of a window and adds in later ones is prepared twice, with the same workspace and

@@ -185,8 +185,8 @@ typedef struct galley_gradient_call {
  * kernels say up to which of them they know it (galley_known_op). Any other contract is another op: the second one of "linear" is called
  * "linear/2". An op with GALLEY_OP_PRIVATE is none.
  *
- * Names of ops, formats, kernels and devices consist of a-z, 0-9 and "._-/", and no two plugins have one in common. Names without a dot are
- * Galley's own; others begin with the plugin's id, or a domain: "example.signsgd_step". */
+ * Names of ops, formats, kernels and devices consist of a-z, 0-9 and "._-/", and no two plugins have one in common: those of plugins other
+ * than Galley's begin with the plugin's id, or with a domain and a dot ("signsgd_step" of signsgd, "example.signsgd_step"). */
 typedef struct galley_op {
   uint32_t size;
   uint32_t revision;
@@ -207,7 +207,7 @@ typedef struct galley_op {
   uint64_t flags;
   /* Checks inputs and attributes, and fills the shapes of the n_outputs outputs (rank 0 and dtype 0: this optional output is absent). The
    * host calls it for every node, even if there are no outputs or they exist already, and compares the result with the existing tensors.
-   * That includes what it makes itself: initializers, casts, packing and unpacking. Of these, `outputs` of the node are the tensors to
+   * It may be asked about an extent of 0, which no tensor has. That includes what it makes itself: initializers, casts, packing and unpacking. Of these, `outputs` of the node are the tensors to
    * write, for a rule whose shapes do not follow from the inputs; of other nodes `n_outputs` is 0. */
   galley_status (*infer)(void* self, const galley_node_view*, galley_shape* const* outputs, galley_error*);
   /* Appends the backward nodes of a node. NULL: the op is not differentiable. */

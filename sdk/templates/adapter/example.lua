@@ -1,2 +1,2 @@
--- Enough options to be itself: tests put it beside every other strategy.
+-- Enough options to be itself: galley check trains with it.
 use "low-rank" { rank = 4, alpha = 8, targets = { "*.c_attn.weight", "*.c_proj.weight" } }

@@ -1,2 +1,2 @@
--- As it is: tests put it beside every other strategy.
+-- Enough options to be itself: galley check trains with it.
 use "mish" {}

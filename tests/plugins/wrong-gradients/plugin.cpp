@@ -10,8 +10,16 @@ using namespace galley::sdk;
 
 enum class Fault { None, Factor, Swapped, Forward, InKernel, Address, Rows, Outside, Input };
 
-void shape(const Node& node, Shapes& out) { out.like(0, node.in(0)); }
+void alike(const Node& node) {
+  for (uint32_t i = 1; i < node.view()->n_inputs; ++i)
+    if (shape_text(node.in(i)) != shape_text(node.in(0))) invalid(std::string(node.name()) + ": inputs differ in shape");
+}
+void shape(const Node& node, Shapes& out) {
+  alike(node);
+  out.like(0, node.in(0));
+}
 void shape_back(const Node& node, Shapes& out) {
+  alike(node);
   out.like(0, node.in(0));
   out.like(1, node.in(0));
 }

@@ -1,0 +1,142 @@
+#include "host/tools/check/cases.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "host/plan/dtype.hpp"
+#include "host/plugins/abi.hpp"
+
+namespace galley {
+namespace {
+
+constexpr uint64_t kUnknown = UINT64_C(1) << 30;
+
+/// An operand in another shape, its numbers drawn anew.
+Numbers drawn(const Numbers& like, Shape shape, double low, double high, std::mt19937_64& random) {
+  Numbers out = Numbers::of(like.dtype, std::move(shape));
+  std::vector<double> numbers(static_cast<size_t>(out.count()));
+  for (double& x : numbers)
+    x = is_floating(out.dtype)
+            ? std::uniform_real_distribution(low, high)(random)
+            : static_cast<double>(std::uniform_int_distribution<int64_t>(static_cast<int64_t>(low), static_cast<int64_t>(high))(random));
+  if (!numbers.empty()) out.set(numbers);
+  return out;
+}
+
+/// Whether whole numbers of this name are the run's, and no places in another operand.
+bool is_scalar(std::string_view name) {
+  for (const std::string_view known : {"random", "apply", "step", "applied_step", "attempted_step", "found_inf"})
+    if (name == known) return true;
+  return false;
+}
+
+}  // namespace
+
+NodeParts::NodeParts(const LoneNode& node, const Values& outputs, As as) : node_(node), outputs_(outputs), attrs_(node.attrs.view()) {
+  add(node_.inputs, GALLEY_READ, as, in_);
+  for (size_t i = 0; i < in_.size(); ++i)
+    if (in_[i] && updates_input(node.op, i)) const_cast<galley_operand*>(in_[i])->access = GALLEY_READ_WRITE;
+  add(outputs_, GALLEY_WRITE, as, out_);
+  view_ = node_view({node.name, node.op, node.attrs, node.flags, node.first_row, node.block}, node.length, in_, out_, attrs_);
+  view_.name = node_.name.c_str();
+}
+
+void NodeParts::add(const Values& operands, uint32_t access, As as, std::vector<const galley_operand*>& to) {
+  for (const auto& n : operands) {
+    if (!n) {
+      to.push_back(nullptr);
+      continue;
+    }
+    galley_operand& view = operands_.emplace_back(new_struct<galley_operand>());
+    view.name = "";
+    view.shape = n->shape.data();
+    view.rank = static_cast<uint32_t>(n->shape.size());
+    view.dtype = as == As::Doubles && n->floating() ? GALLEY_F64 : n->dtype;
+    view.access = access;
+    numbers_.push_back(&*n);
+    to.push_back(&view);
+  }
+}
+
+void NodeParts::place(const std::function<void*(const Numbers&)>& address) {
+  for (size_t i = 0; i < operands_.size(); ++i) operands_[i].data = address(*numbers_[i]);
+}
+
+bool NodeParts::set(Flag flag) {
+  if (flag == Flag::Node) view_.flags |= kUnknown;
+  if (flag == Flag::Operand && operands_.empty()) return false;
+  if (flag == Flag::Operand) operands_.front().flags |= kUnknown;
+  if (flag != Flag::Attribute) return true;
+  if (attrs_.empty()) return false;
+  attr_ = read_struct(*attrs_.front());
+  attr_.flags |= kUnknown;
+  attrs_.front() = &attr_;
+  return true;
+}
+
+const char* NodeParts::name(Flag flag) {
+  return flag == Flag::Node ? "its own" : flag == Flag::Operand ? "an operand's" : "an attribute's";
+}
+
+std::vector<OtherSize> other_sizes(const LoneNode& node, const galley_op_case& example, std::mt19937_64& random) {
+  std::vector<OtherSize> out;
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    if (node.inputs[i] && !is_floating(node.inputs[i]->dtype) && !is_scalar(input_rule(node.op, i)->name)) return out;
+  // The operand with the most rows says how many there are.
+  int64_t rows = 0;
+  for (const auto& n : node.inputs)
+    if (n && n->shape.size() > 1) rows = std::max(rows, n->shape.front());
+  const auto with = [&](const std::string& what, bool fits, const auto& shape_of) {
+    LoneNode other = node;
+    bool changed = false;
+    for (size_t i = 0; i < other.inputs.size(); ++i) {
+      if (!node.inputs[i]) continue;
+      const Shape shape = shape_of(i, node.inputs[i]->shape);
+      if (shape == node.inputs[i]->shape) continue;
+      changed = true;
+      other.inputs[i] = drawn(*node.inputs[i], shape, example.low[i], example.high[i], random);
+    }
+    if (changed) out.push_back({std::move(other), what, fits});
+  };
+  if (rows > 0)
+    for (const int64_t other : {int64_t{1}, 2 * rows + 1})
+      with(other == 1 ? "one row" : std::to_string(other) + " rows", true, [&](size_t, Shape shape) {
+        if (shape.size() > 1 && shape.front() == rows) shape.front() = other;
+        return shape;
+      });
+  for (size_t of = 0; of < node.inputs.size(); ++of)
+    if (node.inputs[of] && node.inputs[of]->count() > 1 && node.inputs[of]->shape.size() > 1)
+      with("input " + std::to_string(of) + " of a column less", false, [&](size_t i, Shape shape) {
+        if (i == of && shape.back() > 1) --shape.back();
+        return shape;
+      });
+  return out;
+}
+
+LoneNode empty(const LoneNode& node) {
+  LoneNode out = node;
+  for (auto& n : out.inputs)
+    if (n && n->shape.size() > 1) {
+      n->shape.front() = 0;
+      *n = Numbers::of(n->dtype, n->shape);
+    }
+  return out;
+}
+
+LoneNode of_rows(const LoneNode& node, int64_t rows, int64_t first, int64_t n, size_t random, int64_t later) {
+  LoneNode out = node;
+  for (size_t i = 0; i < out.inputs.size(); ++i) {
+    const galley_operand_rule& rule = *input_rule(node.op, i);
+    if (!node.inputs[i] || rule.role != GALLEY_ROLE_ROWS) continue;
+    const Numbers& from = *node.inputs[i];
+    const int64_t width = from.count() / rows;
+    Numbers& to = *(out.inputs[i] = Numbers::of(from.dtype, rule.flags & GALLEY_OPERAND_SAME_ROWS ? Shape{n} : Shape{n, width}));
+    const int64_t bytes = from.floating() ? 0 : galley_dtype_bytes(from.dtype);
+    if (from.floating()) std::copy_n(from.floats.begin() + first * width, n * width, to.floats.begin());
+    else std::copy_n(from.bytes.begin() + first * width * bytes, n * width * bytes, to.bytes.begin());
+  }
+  if (random < out.inputs.size() && out.inputs[random]) reinterpret_cast<int64_t*>(out.inputs[random]->bytes.data())[2] += later;
+  return out;
+}
+
+}  // namespace galley

@@ -1,0 +1,60 @@
+// Nodes that tests make of an op's test cases: as plugins see them, with other sizes, and of some of their rows.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "host/proofs/gradients.hpp"
+
+namespace galley {
+
+/// A lone node as a plugin sees it, in structs of its own, which tests may change.
+class NodeParts {
+ public:
+  /// Floating operands as shape rules and kernels see them, in their dtypes, or as references do, in F64. The node outlives this.
+  enum class As : uint8_t { Given, Doubles };
+  NodeParts(const LoneNode& node, const Values& outputs, As as = As::Given);
+  NodeParts(const NodeParts&) = delete;
+  NodeParts& operator=(const NodeParts&) = delete;
+
+  const galley_node_view& view() const { return view_; }
+  /// Gives each operand an address.
+  void place(const std::function<void*(const Numbers&)>& address);
+
+  /// Sets a flag that no version of the ABI knows yet, of one that has to be understood. Returns whether there is such a struct.
+  enum class Flag : uint8_t { Node, Operand, Attribute };
+  bool set(Flag flag);
+  static const char* name(Flag flag);
+
+ private:
+  void add(const Values& operands, uint32_t access, As as, std::vector<const galley_operand*>& to);
+  const LoneNode& node_;
+  Values outputs_;
+  std::deque<galley_operand> operands_;
+  std::vector<const Numbers*> numbers_;
+  std::vector<const galley_operand*> in_, out_;
+  std::vector<const galley_attr*> attrs_;
+  galley_attr attr_ = {};
+  galley_node_view view_ = {};
+};
+
+/// The node in other sizes, each with what it is: one row, more rows, and an operand that no longer fits the others. Numbers are drawn from
+/// the case's ranges. None of a node that reads whole numbers, which may be places in another operand.
+struct OtherSize {
+  LoneNode node;
+  std::string what;
+  bool fits = true;  ///< all operands have changed alike
+};
+std::vector<OtherSize> other_sizes(const LoneNode& node, const galley_op_case& example, std::mt19937_64& random);
+
+/// The node with matrices of no rows, which no graph has: shape rules are asked about them alone.
+LoneNode empty(const LoneNode& node);
+
+/// The node with rows [first, first + n) of its `rows` alone, as those of a micro-batch that begins `later` rows of the window after the
+/// node's. `random`: the input that says so.
+LoneNode of_rows(const LoneNode& node, int64_t rows, int64_t first, int64_t n, size_t random, int64_t later);
+
+}  // namespace galley

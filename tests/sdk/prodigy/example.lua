@@ -1,0 +1,2 @@
+-- Enough options to be itself: galley check trains with it.
+use "prodigy" {}
