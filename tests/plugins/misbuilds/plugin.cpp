@@ -38,12 +38,20 @@ Op& tinker_step() {
       .reference<nothing>();
 }
 
+void no_element(const Node&, Shapes& out) { out.set(0, GALLEY_F32, {4, 0}); }
+Op& tinker_none() {
+  static Op op("tinker_none", "y has no element");
+  return op.input("x", GALLEY_ROLE_WHOLE).output("y", GALLEY_ROLE_WHOLE).infer<no_element>().reference<nothing>();
+}
+
 class Misbuilds {
  public:
   static constexpr uint32_t stages = GALLEY_STAGE_AFTER;
   explicit Misbuilds(const Options& options) : how_(options.string("how")) {}
 
   void model(ModelGraph& graph) const {
+    if (how_ == "no extent") graph.parameter("nothing", {0, 4}, nullptr);
+    if (how_ == "no element") graph.node("tinker_none", "none", {graph.next_tensor(0)});
     if (how_.rfind("gradient", 0) != 0) return;
     for (galley_tensor t = graph.next_tensor(0); t; t = graph.next_tensor(t)) {
       const galley_tensor_info info = graph.info(t);
@@ -79,7 +87,7 @@ class Misbuilds {
   std::string how_;
 };
 
-const bool registered = add(tinker()) && add(tinker_step()) && add(strategy<Misbuilds>("misbuilds"));
+const bool registered = add(tinker()) && add(tinker_step()) && add(tinker_none()) && add(strategy<Misbuilds>("misbuilds"));
 
 }  // namespace
 
