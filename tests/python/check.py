@@ -119,7 +119,7 @@ def another_seed():
 
 
 # What takes long of `models` is left out, and said. Kernels for CUDA run on the emulated GPU.
-@cases([x.name for x in sorted((binary / 'plugins').iterdir()) if (x / 'plugin.toml').exists()], turns=6)
+@cases([x.name for x in sorted((binary / 'plugins').iterdir()) if (x / 'plugin.toml').exists()], turns=12)
 def comes_with_galley(name):
     """All that does is right."""
     r, said = checked(binary / 'plugins' / name)

@@ -30,7 +30,7 @@ def its_own_names(kind, id):
     check(f'id = "own-{kind}"' in (folder / 'plugin.toml').read_text(), (folder / 'plugin.toml').read_text())
 
 
-@cases(KINDS, turns=4)
+@cases(KINDS, turns=8)
 def builds_and_passes(kind, _):
     install()
     folder = begun(kind)

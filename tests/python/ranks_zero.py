@@ -116,7 +116,7 @@ def bytes_of(plan):
     return next(iter(plan['classes'].values()))['owners']
 
 
-@cases({f'{name}-{stage}': (name, stage) for name in ('adamw', 'bf16') for stage in STAGES}, turns=2)
+@cases({f'{name}-{stage}': (name, stage) for name in ('adamw', 'bf16') for stage in STAGES}, turns=3)
 def what_each_has(label, what):
     """Of what is divided, the processes have together what one has alone; and each has its share, within a block of each tensor."""
     name, stage = what

@@ -201,5 +201,5 @@ def a_format_holds_weights():
 
 # The one for the processor and the one for GPUs in turn.
 take_turns(['trains:optimizer', 'trains:kernel', 'beside_what_needs_an_update:optimizer', 'beside_what_needs_an_update:kernel', 'same_bytes', 'on_an_emulated_gpu',
-            'a_format_holds_weights', 'a_barrier_is_missing', 'documented_ops', 'a_number_is_wrong'], 2)
+            'a_format_holds_weights', 'a_barrier_is_missing', 'documented_ops', 'a_number_is_wrong'], 4)
 finish()
