@@ -103,7 +103,7 @@ Status command_check(const CommandLine& a) {
     for (const std::string& word : more) out += " " + shell_word(word);
     return out;
   };
-  run.after = [&](const TestResult& test, size_t, size_t) {
+  run.after = [&](const TestResult& test) {
     print_lines(test_text(test, again(test.name), red.begin, red.end), red);
     std::fflush(stdout);
   };

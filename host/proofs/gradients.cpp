@@ -309,14 +309,7 @@ Result<LoneNode> LoneNode::of(const galley_op* op, const galley_op_case& example
     if (!node.inputs[i]) continue;
     const auto operand = read_struct(*node.inputs[i]);
     in = Numbers::of(operand.dtype, Shape(operand.shape, operand.shape + operand.rank));
-    const double low = example.low[i], high = example.high[i];
-    const int64_t count = in->count();
-    std::vector<double> drawn(static_cast<size_t>(count));
-    for (double& x : drawn)
-      x = is_float(*in)
-              ? std::uniform_real_distribution(low, high)(random)
-              : static_cast<double>(std::uniform_int_distribution<int64_t>(static_cast<int64_t>(low), static_cast<int64_t>(high))(random));
-    in->set(drawn);
+    in->draw(example.low[i], example.high[i], random);
   }
   return out;
 }

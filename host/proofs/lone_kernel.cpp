@@ -1,7 +1,5 @@
 #include "host/proofs/lone_kernel.hpp"
 
-#include <malloc.h>
-
 #include <algorithm>
 #include <chrono>
 #include <deque>
@@ -14,6 +12,7 @@
 #include "host/plugins/abi.hpp"
 #include "host/plugins/library.hpp"
 #include "host/proofs/fenced.hpp"
+#include "host/proofs/usage.hpp"
 
 namespace galley {
 namespace {
@@ -107,12 +106,6 @@ struct Rooms {
   int64_t line_;
   int place_;
 };
-
-/// Bytes of the process's memory that malloc has given and not taken back.
-int64_t in_use() {
-  const struct mallinfo2 info = ::mallinfo2();
-  return static_cast<int64_t>(info.uordblks + info.hblkhd);
-}
 
 /// What a launch has written that it may not write: "" if nothing. `own`: the tensors that are its own to write.
 std::string written_elsewhere(const LoneNode& node, const Rooms& rooms, const std::vector<uint8_t>& own,
@@ -254,10 +247,10 @@ Result<KernelRun> run_kernel(const galley_kernel& kernel, const LoneNode& node, 
       std::ranges::copy(constant, rooms.of(static_cast<size_t>(constants), again).begin());
       TRY_STATUS(machine->write_arena(0, 0, again));
     }
-    if (launch == 1) used = in_use();
+    if (launch == 1) used = memory_in_use();
     ran = machine->launch(0, kernel, state, caller);
     if (ran.ok()) ran = machine->synchronize();
-    if (launch > 0 && launch + 1 == way.launches) run.left = (in_use() - used) / launch;
+    if (launch > 0 && launch + 1 == way.launches) run.left = (memory_in_use() - used) / launch;
     if (!ran.ok() || way.launches == 1) continue;
     TRY_STATUS(machine->read_arena(0, 0, after));
     if (launch == 0) first = after;

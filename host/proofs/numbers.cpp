@@ -171,6 +171,23 @@ void Numbers::set(const std::vector<double>& numbers) {
     });
 }
 
+void Numbers::draw(double low, double high, std::mt19937_64& random) {
+  std::vector<double> drawn(static_cast<size_t>(count()));
+  for (double& x : drawn)
+    x = is_floating(dtype)
+            ? std::uniform_real_distribution(low, high)(random)
+            : static_cast<double>(std::uniform_int_distribution<int64_t>(static_cast<int64_t>(low), static_cast<int64_t>(high))(random));
+  if (!drawn.empty()) set(drawn);
+}
+
+Numbers Numbers::part(Shape in_shape, int64_t first, int64_t n) const {
+  Numbers out = Numbers::of(dtype, std::move(in_shape));
+  const int64_t size = floating() ? 0 : galley_dtype_bytes(dtype);
+  if (floating()) std::copy_n(floats.begin() + first, n, out.floats.begin());
+  else std::copy_n(bytes.begin() + first * size, n * size, out.bytes.begin());
+  return out;
+}
+
 double unit_of(const Instruction& code, const LaunchNode& node) {
   double unit = kF32;
   for (size_t i = 0; i < node.inputs.count; ++i) {

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <random>
 #include <span>
 #include <vector>
 
@@ -48,6 +49,10 @@ struct Numbers {
   double at(int64_t i) const;
   /// Sets all numbers, floating ones rounded to the dtype.
   void set(const std::vector<double>& numbers);
+  /// Draws all numbers from [low, high]: whole ones where the dtype is of whole numbers.
+  void draw(double low, double high, std::mt19937_64& random);
+  /// Returns numbers [first, first + n), in this shape.
+  Numbers part(Shape in_shape, int64_t first, int64_t n) const;
 };
 
 /// Calls the reference of a node's op on these operands; null for an absent one.

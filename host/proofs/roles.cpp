@@ -9,15 +9,6 @@
 namespace galley {
 namespace {
 
-/// Numbers [first, first + n) of an operand, in this shape.
-Numbers part_of(const Numbers& x, Shape shape, int64_t first, int64_t n) {
-  Numbers out = Numbers::of(x.dtype, std::move(shape));
-  const int64_t bytes = x.floating() ? 0 : galley_dtype_bytes(x.dtype);
-  if (x.floating()) std::copy_n(x.floats.begin() + first, n, out.floats.begin());
-  else std::copy_n(x.bytes.begin() + first * bytes, n * bytes, out.bytes.begin());
-  return out;
-}
-
 /// The largest difference of two lists, as a share of the second's largest number; where it is goes to `element`.
 double far(const std::vector<double>& parts, const std::vector<double>& all, size_t* element) {
   double most = 0, size = 1e-300;
@@ -77,7 +68,7 @@ Result<RoleCheck> check_parts(const LoneNode& node, const Made& all, const OpLoo
     for (size_t i = 0; i < part.inputs.size(); ++i)
       if (const galley_operand_rule& rule = *input_rule(&op, i); part.inputs[i] && rule.role == GALLEY_ROLE_ROWS) {
         const int64_t width = node.inputs[i]->count() / whole;
-        part.inputs[i] = part_of(*node.inputs[i], shape_of(rule, *node.inputs[i], n), first * width, n * width);
+        part.inputs[i] = node.inputs[i]->part(shape_of(rule, *node.inputs[i], n), first * width, n * width);
       }
     const Result<Made> made = made_by(part, ops);
     if (!made) {

@@ -1,27 +1,13 @@
 #include "host/tools/check/cases.hpp"
 
 #include <algorithm>
-#include <set>
 
 #include "host/plan/dtype.hpp"
 #include "host/plugins/abi.hpp"
+#include "host/tools/check/tests.hpp"
 
 namespace galley {
 namespace {
-
-constexpr uint64_t kUnknown = UINT64_C(1) << 30;
-
-/// An operand in another shape, its numbers drawn anew.
-Numbers drawn(const Numbers& like, Shape shape, double low, double high, std::mt19937_64& random) {
-  Numbers out = Numbers::of(like.dtype, std::move(shape));
-  std::vector<double> numbers(static_cast<size_t>(out.count()));
-  for (double& x : numbers)
-    x = is_floating(out.dtype)
-            ? std::uniform_real_distribution(low, high)(random)
-            : static_cast<double>(std::uniform_int_distribution<int64_t>(static_cast<int64_t>(low), static_cast<int64_t>(high))(random));
-  if (!numbers.empty()) out.set(numbers);
-  return out;
-}
 
 /// Whether whole numbers of this name are the run's, and no places in another operand.
 bool is_scalar(std::string_view name) {
@@ -63,13 +49,13 @@ void NodeParts::place(const std::function<void*(const Numbers&)>& address) {
 }
 
 bool NodeParts::set(Flag flag) {
-  if (flag == Flag::Node) view_.flags |= kUnknown;
+  if (flag == Flag::Node) view_.flags |= kUnknownFlag;
   if (flag == Flag::Operand && operands_.empty()) return false;
-  if (flag == Flag::Operand) operands_.front().flags |= kUnknown;
+  if (flag == Flag::Operand) operands_.front().flags |= kUnknownFlag;
   if (flag != Flag::Attribute) return true;
   if (attrs_.empty()) return false;
   attr_ = read_struct(*attrs_.front());
-  attr_.flags |= kUnknown;
+  attr_.flags |= kUnknownFlag;
   attrs_.front() = &attr_;
   return true;
 }
@@ -94,7 +80,8 @@ std::vector<OtherSize> other_sizes(const LoneNode& node, const galley_op_case& e
       const Shape shape = shape_of(i, node.inputs[i]->shape);
       if (shape == node.inputs[i]->shape) continue;
       changed = true;
-      other.inputs[i] = drawn(*node.inputs[i], shape, example.low[i], example.high[i], random);
+      other.inputs[i] = Numbers::of(node.inputs[i]->dtype, shape);
+      other.inputs[i]->draw(example.low[i], example.high[i], random);
     }
     if (changed) out.push_back({std::move(other), what, fits});
   };
@@ -130,10 +117,7 @@ LoneNode of_rows(const LoneNode& node, int64_t rows, int64_t first, int64_t n, s
     if (!node.inputs[i] || rule.role != GALLEY_ROLE_ROWS) continue;
     const Numbers& from = *node.inputs[i];
     const int64_t width = from.count() / rows;
-    Numbers& to = *(out.inputs[i] = Numbers::of(from.dtype, rule.flags & GALLEY_OPERAND_SAME_ROWS ? Shape{n} : Shape{n, width}));
-    const int64_t bytes = from.floating() ? 0 : galley_dtype_bytes(from.dtype);
-    if (from.floating()) std::copy_n(from.floats.begin() + first * width, n * width, to.floats.begin());
-    else std::copy_n(from.bytes.begin() + first * width * bytes, n * width * bytes, to.bytes.begin());
+    out.inputs[i] = from.part(rule.flags & GALLEY_OPERAND_SAME_ROWS ? Shape{n} : Shape{n, width}, first * width, n * width);
   }
   if (random < out.inputs.size() && out.inputs[random]) reinterpret_cast<int64_t*>(out.inputs[random]->bytes.data())[2] += later;
   return out;

@@ -296,7 +296,7 @@ class FormatCheck {
     int64_t unit = 0;
     const Caller caller = caller_of(&codec, format_.name);
     galley_operand newer = operand;
-    newer.flags = UINT64_C(1) << 30;
+    newer.flags = kUnknownFlag;
     if (call_plugin(caller, "open", [&](galley_error* error) { return codec.open(codec.self, &newer, state.data(), &unit, error); }))
       find(where, "it opens an operand with an unknown flag", rules::kFlags);
     const Status opened =

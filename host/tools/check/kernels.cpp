@@ -392,7 +392,7 @@ class KernelCheck {
     }
     const NodeParts parts(node, outputs);
     galley_target other = *view.get();
-    other.flags |= UINT64_C(1) << 30;
+    other.flags |= kUnknownFlag;
     refused(ask(p, parts.view(), &other), "the target");
   }
 

@@ -5,9 +5,9 @@
 #include <map>
 
 #include "host/plugins/abi.hpp"
+#include "host/proofs/usage.hpp"
 #include "host/tools/check/rules.hpp"
 #include "host/tools/check/tests.hpp"
-#include "host/tools/check/usage.hpp"
 #include "host/tools/compare/printed.hpp"
 
 namespace galley {

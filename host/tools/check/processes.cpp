@@ -102,7 +102,7 @@ Result<std::vector<TestResult>> run_checks(const CheckRun& run) {
         results.emplace_back();
       }
       ++done;
-      if (run.after) run.after(result, done, tests.size());
+      if (run.after) run.after(result);
       results[test->index] = std::move(result);
       test = running.erase(test);
     }

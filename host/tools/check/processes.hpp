@@ -18,7 +18,7 @@ struct CheckRun {
   double seconds = 60;  ///< that all tests may take, as far as they can choose
   double most = 60;     ///< that one may take
   std::function<bool()> stop = [] { return false; };
-  std::function<void(const TestResult&, size_t done, size_t all)> after = {};  ///< told of each test once it is over
+  std::function<void(const TestResult&)> after = {};  ///< told of each test once it is over
 };
 
 /// Runs all tests, or those of a list. The results are in the order of the tests. An error is this machine's.

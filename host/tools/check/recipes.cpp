@@ -27,6 +27,11 @@ std::string SmallRecipe::text(int64_t steps) const {
   return out + "}\n";
 }
 
+std::string Example::use_of(const std::string& strategy) const {
+  const auto own = uses.find(strategy);
+  return own == uses.end() ? "use \"" + strategy + "\" {}" : own->second;
+}
+
 Result<Around> read_around(const CheckContext& context) {
   const fs::path& file = context.study.installation.check;
   const std::string text = TRY(read_text(file, UINT64_C(1) << 20));
@@ -78,15 +83,13 @@ Result<fs::path> write_recipe(const CheckContext& context, const std::string& na
 
 Result<FoundRecipe> find_recipe(const CheckContext& context, const std::string& strategy) {
   const Example example = example_of(context.plugin);
-  const auto own = example.uses.find(strategy);
-  const std::string use = own == example.uses.end() ? "use \"" + strategy + "\" {}" : own->second;
   const Around around = TRY(read_around(context));
   std::vector<std::string> models = around.models;
   if (!example.model.empty()) models = {example.model};
   FoundRecipe out;
   for (const auto& others : around.needs)
     for (const std::string& model : models) {
-      SmallRecipe recipe = {model, example.data.empty() ? around.data : example.data, {use}};
+      SmallRecipe recipe = {model, example.data.empty() ? around.data : example.data, {example.use_of(strategy)}};
       recipe.uses.insert(recipe.uses.end(), others.begin(), others.end());
       const fs::path path = TRY(write_recipe(context, "found", recipe.text(4)));
       const Result<std::unique_ptr<Study>> planned = study(path, context.study);

@@ -33,6 +33,8 @@ Result<Around> read_around(const CheckContext& context);
 struct Example {
   std::string model, data;                  ///< "": it says none
   std::map<std::string, std::string> uses;  ///< by strategy
+  /// Returns the recipe's line that uses the strategy: the example's, or one without options.
+  std::string use_of(const std::string& strategy) const;
 };
 Example example_of(const Plugin& plugin);
 

@@ -113,7 +113,7 @@ class SourceCheck {
 
   void check_describe(const LoadedSource& source) {
     auto call = call_of(16);
-    call.flags = UINT64_C(1) << 30;
+    call.flags = kUnknownFlag;
     auto info = new_struct<galley_source_info>();
     galley_error error = GALLEY_ERROR_INIT;
     const galley_status status = source.table().describe(source.instance(), &call, &info, &error);

@@ -11,10 +11,10 @@
 #include "host/passes/verbs/handle.hpp"
 #include "host/plugins/abi.hpp"
 #include "host/proofs/dump.hpp"
+#include "host/proofs/usage.hpp"
 #include "host/tools/check/recipes.hpp"
 #include "host/tools/check/rules.hpp"
 #include "host/tools/check/updates.hpp"
-#include "host/tools/check/usage.hpp"
 #include "host/tools/compare/printed.hpp"
 
 namespace galley {
@@ -73,11 +73,9 @@ class StrategyCheck {
 
   /// The strategy's entry in the recipe.
   Status read_use(const FoundRecipe& found) {
-    const Example example = example_of(context_.plugin);
-    const auto own = example.uses.find(spec_.name);
     const Around around = TRY(read_around(context_));
     SmallRecipe recipe = found.recipe ? *found.recipe : SmallRecipe{around.models.front(), around.data, {}};
-    if (!found.recipe) recipe.uses = {own == example.uses.end() ? "use \"" + spec_.name + "\" {}" : own->second};
+    if (!found.recipe) recipe.uses = {example_of(context_.plugin).use_of(spec_.name)};
     const std::filesystem::path path = TRY(write_recipe(context_, "use", recipe.text(4)));
     const Result<Recipe> read = read_recipe(path, recipe_options(context_.study));
     if (read)
@@ -294,7 +292,7 @@ class StrategyCheck {
         frozen.back().trainable = 0;
       }
       if (asked.empty()) continue;
-      const Asked said = ask(c, facet, asked, UINT64_C(1) << 30);
+      const Asked said = ask(c, facet, asked, kUnknownFlag);
       const std::string where = std::string("claim of '") + facet_name(facet) + "' with an unknown flag";
       if (said.status == GALLEY_OK) return find(where, "it answers", rules::kFlags);
       if (said.text.empty()) return find(where, "it refuses without a word", rules::kText);
@@ -331,7 +329,7 @@ class StrategyCheck {
     };
     size_t made = 0;
     std::string text;
-    if (call_with(GALLEY_PURPOSE_TRAIN, UINT64_C(1) << 30, &made, &text) == GALLEY_OK)
+    if (call_with(GALLEY_PURPOSE_TRAIN, kUnknownFlag, &made, &text) == GALLEY_OK)
       find("build with an unknown flag", "it builds", rules::kFlags);
     else if (text.empty()) find("build with an unknown flag", "it refuses without a word", rules::kText);
     constexpr uint32_t unknown = 99;

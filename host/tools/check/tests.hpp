@@ -14,6 +14,9 @@
 
 namespace galley {
 
+/// A flag that no version of the ABI knows yet, of those that have to be understood.
+inline constexpr uint64_t kUnknownFlag = UINT64_C(1) << 30;
+
 /// A device that kernels are tried on.
 struct CheckDevice {
   const galley_device* table = nullptr;

@@ -1,4 +1,4 @@
-// What of the process a plugin may leave more of than it has found.
+// What the process holds: open files, and bytes of malloc.
 #pragma once
 
 #include <dirent.h>
