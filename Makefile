@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-all test-mutants test-gpu bench-gpu build format lint fuzz
+.PHONY: help quickstart test test-all test-mutants test-gpu bench-gpu build packages format lint fuzz
 
 # A fresh machine has no locale but this one.
 export LC_ALL := C.UTF-8
@@ -25,6 +25,7 @@ SOURCES = $(shell find host sdk models plugins tests -name '*.[ch]' -o -name '*.
 help:
 	@echo 'make quickstart   install what is missing, build for this processor, train a small model on this folder, continue a prompt'
 	@echo 'make build        install what is missing and build $(GALLEY), with what plans for other processors and for GPUs'
+	@echo 'make packages     build, and make the Debian packages galley and galley-sdk in build/release/packages'
 	@echo 'make test         build and run the tests'
 	@echo 'make test-all     the same, the tests that take long and seldom find anything, and a part of both under sanitizers'
 	@echo 'make test-mutants take away each barrier of the CUDA kernels in turn: a test has to fail'
@@ -49,6 +50,13 @@ build:
 	@$(call configure,-DGALLEY_CUDA=AUTO -DGALLEY_OPTIMIZE_OTHER_LEVELS=ON)
 	@echo 'galley: building in build/release'
 	@$(call compile,program)
+
+packages: build
+	@.ci/setup packages
+	@$(call configure)
+	@$(call compile,man)
+	@cd build/release && cpack >packages.log || { cat packages.log; exit 1; }
+	@ls build/release/packages/*.deb
 
 # Only what the recipe needs on this machine: other strategies, kernels of other levels and emulated GPUs come with `make build`.
 quickstart:

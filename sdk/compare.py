@@ -2,7 +2,8 @@
 """Compares two versions of the SDK: what a plugin that was built for the old one could not live with, and what is new. Headers are compared by their structs,
 their macros and their functions, ops by sdk/contracts.json.
 
-    sdk/compare.py OLD NEW        # folders with include/galley and contracts.json: sdk/ of two checkouts, or two prefixes
+    sdk/compare.py OLD NEW           # folders with include/galley and contracts.json: sdk/ of two checkouts, or two prefixes; or files that --record wrote
+    sdk/compare.py --record SDK FILE # writes what is compared of SDK into FILE
 
 Exit code 0: nothing breaks; 1: something does; 2: wrong arguments, or a folder has no SDK."""
 import json
@@ -49,6 +50,9 @@ def fields(body):
 
 
 def headers(folder):
+    if folder.is_file():
+        record = json.loads(folder.read_text())
+        return {name: {field: tuple(x) for field, x in of.items()} for name, of in record['structs'].items()}, record['macros']
     structs, macros = {}, {}
     for file in sorted(find(folder, 'include/galley').glob('*.h')):
         text = file.read_text()
@@ -83,6 +87,8 @@ def compare_headers(old, new, broken, added):
 
 
 def contracts(folder):
+    if folder.is_file():
+        return json.loads(folder.read_text())['ops']
     return json.loads(find(folder, 'contracts.json', 'share/galley/contracts.json').read_text())
 
 
@@ -121,10 +127,20 @@ def compare_contracts(old, new, broken, added):
     added += [f'{op}: the op' for op in new if op not in old]
 
 
+def record(folder, file):
+    """An entry a line, so that a change of the record is readable, too."""
+    structs, macros = headers(folder)
+    parts = [f'"{name}": {{\n' + ',\n'.join(f'{json.dumps(key)}: {json.dumps(value, sort_keys=name == "ops")}' for key, value in sorted(of.items())) + '\n}'
+             for name, of in (('structs', structs), ('macros', macros), ('ops', contracts(folder)))]
+    file.write_text('{\n' + ',\n'.join(parts) + '\n}\n')
+
+
 def main():
     if '--help' in sys.argv:
         print(__doc__)
         return
+    if len(sys.argv) == 4 and sys.argv[1] == '--record':
+        return record(pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]))
     if len(sys.argv) != 3:
         stop(__doc__)
     old, new = map(pathlib.Path, sys.argv[1:])

@@ -8,12 +8,15 @@
 #include <memory>
 #include <new>
 
+#include "galley/abi.h"
 #include "host/base/confinement.hpp"
+#include "host/base/json.hpp"
 #include "host/base/log.hpp"
 #include "host/base/nearest.hpp"
 #include "host/base/printable.hpp"
 #include "host/base/shell.hpp"
 #include "host/commands/processes.hpp"
+#include "host/session/study.hpp"
 #include "host/tools/report/columns.hpp"
 #include "host/tools/report/terminal.hpp"
 
@@ -142,7 +145,8 @@ std::string program_help(const std::vector<CommandSpec>& commands) {
   for (const CommandSpec& c : commands)
     out += "  " + pad("galley " + c.name + (c.positional.empty() ? "" : " " + c.positional), 24) + c.summary + "\n";
   out +=
-      "\n  galley COMMAND --help     options of a command, with examples\n\n"
+      "\n  galley COMMAND --help     options of a command, with examples\n"
+      "  galley --version [--json] the version, also that of the ABI which plugins need, and where its files are\n\n"
       "A first run, from a recipe to a trained model:\n"
       "  galley plan scripts/quickstart.lua --set text=.\n"
       "  galley train scripts/quickstart.lua --set text=. --out runs/first\n"
@@ -176,16 +180,31 @@ void lend_named(const CommandSpec& command, const CommandLine& a) {
   }
 }
 
+/// As JSON it says all that a script or a package asks first: whose ABI plugins need, and where the program finds its own files.
+int print_version(const std::vector<std::string>& rest) {
+  if (rest.empty()) return std::puts("galley " GALLEY_VERSION), 0;
+  if (rest != std::vector<std::string>{"--json"})
+    return fail(recipe_error("galley --version takes no '" + (rest[0] == "--json" ? rest[1] : rest[0]) + "'", "galley --version --json"));
+  const Installation found = find_installation();
+  const auto text = [](const std::filesystem::path& path) { return Value(path.string()); };
+  print_lines(to_json(Value(Table{{"version", Value(std::string(GALLEY_VERSION))},
+                                  {"abi", Value(std::to_string(GALLEY_ABI_MAJOR) + "." + std::to_string(GALLEY_ABI_MINOR))},
+                                  {"plugins", text(found.plugins)},
+                                  {"families", text(found.families.families)},
+                                  {"targets", text(found.targets)},
+                                  {"templates", text(found.templates)}}),
+                      2) +
+              "\n");
+  return 0;
+}
+
 int run_words(const std::vector<std::string>& words, Stdout out) {
   const std::vector<CommandSpec> commands = all_commands();
   if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
     print_lines(program_help(commands));
     return words.empty() ? static_cast<int>(Exit::Recipe) : 0;
   }
-  if (words[0] == "--version") {
-    std::puts("galley " GALLEY_VERSION);
-    return 0;
-  }
+  if (words[0] == "--version") return print_version({words.begin() + 1, words.end()});
   const auto command = std::find_if(commands.begin(), commands.end(), [&](const CommandSpec& c) { return c.name == words[0]; });
   if (command == commands.end()) {
     std::vector<std::string> names;

@@ -4,6 +4,7 @@ galley/cpp/known.hpp what kernels of this SDK know of them. `contracts.py --upda
 contracts breaks."""
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -141,6 +142,46 @@ def breaks(name, of):
 def grown():
     r = compare('grown', [('rewrite.h', '  uint32_t reserved;\n', '  uint32_t reserved;\n  uint64_t more;\n')], grow)
     check(r.returncode == 0 and '4 new' in r.stdout, f'{r.stdout}{r.stderr}')
+
+
+# ---- The draft that is recorded, as if it were frozen ----------------------------------------------------------------------------------------
+
+
+def unexplained(draft, new, changes):
+    """What breaks with the recorded draft and has no row with a reason in CHANGES.md; and rows of what does not."""
+    r = subprocess.run([source / 'sdk' / 'compare.py', draft, new], capture_output=True, text=True)
+    check(r.returncode in (0, 1), f'{r}')
+    broken = re.findall(r'^  (.*)$', r.stdout.split(' new\n')[0], re.M)
+    section = changes.split('\n## What breaks with the recorded draft\n')[1].split('\n## ')[0]
+    rows = dict(re.findall(r'^\| `(.*?)` \| (.{20,}) \|$', section, re.M))
+    return [x for x in broken if x not in rows] + [x for x in rows if x not in broken]
+
+
+DRAFT, CHANGES = source / 'sdk' / 'draft.json', (source / 'sdk' / 'CHANGES.md').read_text()
+
+
+@case
+def frozen():
+    new = unexplained(DRAFT, source / 'sdk', CHANGES)
+    check(not new, f'a plugin of the recorded draft breaks, and sdk/CHANGES.md has no row that says why (or one too many): {new}')
+    minor = re.search(r'#define GALLEY_ABI_MINOR (\S+)', (source / 'sdk/include/galley/abi.h').read_text())[1]
+    recorded = json.loads(DRAFT.read_text())['macros']['GALLEY_ABI_MINOR']
+    check(recorded == minor, 'another draft: sdk/compare.py --record sdk sdk/draft.json, and an empty table in CHANGES.md')
+
+
+@case
+def frozen_and_changed():
+    """A break is told unless a row says why, and a row without a break is."""
+    copy('changed')
+    path = pathlib.Path('changed/include/galley/rewrite.h')
+    path.write_text(path.read_text().replace('  uint32_t phase; ', '  uint32_t stage; ', 1))
+    line = 'galley_rewrite.phase: the field is gone'
+    check(unexplained(DRAFT, 'changed', CHANGES) == [line], 'a break')
+    row = f'| `{line}` | it was never read by anybody, in any version |\n'
+    with_row = CHANGES.replace('| break | why |\n|---|---|\n', '| break | why |\n|---|---|\n' + row)
+    check(unexplained(DRAFT, 'changed', with_row) == [], 'a break with its reason')
+    check(unexplained(DRAFT, source / 'sdk', with_row) == [line], 'a row of what does not break')
+    check(unexplained(DRAFT, 'changed', with_row.replace('it was never read by anybody, in any version', '')) == [line], 'a row without a reason')
 
 
 @case

@@ -117,14 +117,15 @@ class StepOp : public Op {
 ///   parameters           patterns: claims these strongly; without it, all that are trained weakly
 ///   weight_decay         of those that decay; decay_on = "all": every one, else all but norms and biases
 ///   groups               tables of `match` (patterns), `lr_factor` and `weight_decay`; of several that match, the first holds
+/// The manifest has those that the optimizer wants.
 class Updated {
  public:
   /// `name`: what `galley plan` calls the optimizer.
   Updated(const Options& options, std::string name)
       : name_(std::move(name)),
         parameters_(options.strings("parameters")),
-        decay_(options.number("weight_decay")),
-        decay_all_(options.string("decay_on") == "all") {
+        decay_(options.number("weight_decay", 0)),
+        decay_all_(options.string("decay_on", "weights") == "all") {
     for (const Options& group : options.tables("groups")) {
       Group g = {Patterns(group.strings("match")), {}, group.number("lr_factor"), group.number("weight_decay", -1)};
       g.text = name_ + ", " + g.patterns.text();

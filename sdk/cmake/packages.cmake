@@ -1,0 +1,43 @@
+# Debian's packages, `galley` and `galley-sdk`, which `make packages` makes in build/release/packages: of the components "program" and "sdk" of the
+# installation, and of manual pages that help2man makes of the program's own help.
+set(man_pages ${PROJECT_BINARY_DIR}/man)
+find_program(GALLEY_HELP2MAN help2man)
+mark_as_advanced(GALLEY_HELP2MAN)
+if(TARGET galley AND GALLEY_HELP2MAN)
+  add_custom_target(man COMMAND ${CMAKE_COMMAND} -E env LC_ALL=C.UTF-8 ${CMAKE_CURRENT_LIST_DIR}/man.sh $<TARGET_FILE:galley> ${GALLEY_HELP2MAN} ${man_pages}
+                    DEPENDS galley VERBATIM)
+endif()
+install(DIRECTORY ${man_pages}/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program OPTIONAL FILES_MATCHING PATTERN *.1.gz)
+foreach(package IN ITEMS galley galley-sdk)
+  set(component program)
+  if(package STREQUAL "galley-sdk")
+    set(component sdk)
+  endif()
+  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package} RENAME copyright COMPONENT ${component})
+endforeach()
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_COMPONENTS_ALL program sdk)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/packages)
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_PACKAGE_VENDOR Galley)
+set(CPACK_PACKAGE_CONTACT "The authors of Galley <galley@localhost>")
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME galley)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS "galley-sdk, openmpi-bin")
+set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "Trainer for language models in little memory\n\
+ Galley fine-tunes and trains language models by recipes in Lua, on a GPU or on\n the processor. Before a device is opened, it plans to the byte what a recipe\n needs.")
+set(CPACK_DEBIAN_SDK_PACKAGE_NAME galley-sdk)
+set(CPACK_DEBIAN_SDK_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_SDK_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_SDK_PACKAGE_DEPENDS "galley (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_SDK_PACKAGE_RECOMMENDS "cmake, g++ | c++-compiler, make | ninja-build")
+set(CPACK_COMPONENT_SDK_DESCRIPTION "Headers, templates and an emulated GPU for plugins of Galley\n\
+ What plugins for Galley are built against: the headers of its ABI, a package for\n CMake, templates that `galley plugin new` copies,\n\
+ and the GPU on which `galley check` runs kernels for CUDA without one.")
+include(CPack)
