@@ -1,5 +1,6 @@
 #include "host/commands/check.hpp"
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -43,8 +44,20 @@ class Scratch {
   fs::path path_;
 };
 
+/// The first finding, as the program's last words.
+Status outcome(const std::string& plugin, const std::vector<TestResult>& tests) {
+  for (const TestResult& test : tests)
+    if (!test.findings.empty()) {
+      const Finding& f = test.findings.front();
+      return plugin_error("plugin '" + plugin + "': " + test.name + (f.where.empty() ? "" : ", " + f.where) + ": " + f.sentence,
+                          "it breaks " + f.rule);
+    }
+  return ok();
+}
+
 /// Runs one test in this process.
 Status run_one(const CommandLine& a, const fs::path& folder, const std::string& name, const RedMarks& red) {
+  const auto begun = std::chrono::steady_clock::now();
   // First of all, so that it hides one of its name that comes with the program, and none hides it.
   std::vector<fs::path> first = {folder};
   StudyOptions study = TRY(study_options(a));
@@ -63,7 +76,7 @@ Status run_one(const CommandLine& a, const fs::path& folder, const std::string& 
   std::optional<File> lines;
   if (a.has("--lines")) lines.emplace(TRY(File::open_append(a.get("--lines"))));
   const Scratch scratch = TRY(Scratch::make());
-  TestLog log(name, lines ? &*lines : nullptr);
+  TestLog log(name, lines ? &*lines : nullptr, scratch.path());
   const CheckContext context = {
       *plugins,      *plugin, static_cast<uint64_t>(TRY(a.integer("--seed", 1, 0))), study, TRY(a.number("--seconds", 20, .01, 1e6)),
       scratch.path()};
@@ -71,8 +84,11 @@ Status run_one(const CommandLine& a, const fs::path& folder, const std::string& 
   if (!ran && ran.error().exit == Exit::Plugin) log.find({"", ran.error().cause, rules::broken_by(ran.error().cause)});
   else TRY_STATUS(ran);
   log.done();
-  if (!lines) print_lines(test_text(log.result(), "", red.begin, red.end) + summary_text({log.result()}, red.begin, red.end));
-  return ok();
+  if (lines) return ok();  // for who started it
+  TestResult result = log.result();
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  print_lines(test_text(result, "", red.begin, red.end) + summary_text({result}, red.begin, red.end), red);
+  return outcome(plugin->manifest.id, {result});
 }
 
 }  // namespace
@@ -113,13 +129,7 @@ Status command_check(const CommandLine& a) {
     TRY_STATUS(json->file().write(check_json(manifest.id, folder.string(), tests)));
     TRY_STATUS(json->finish());
   }
-  for (const TestResult& test : tests)
-    if (!test.findings.empty()) {
-      const Finding& f = test.findings.front();
-      return plugin_error("plugin '" + manifest.id + "': " + test.name + (f.where.empty() ? "" : ", " + f.where) + ": " + f.sentence,
-                          "it breaks " + f.rule);
-    }
-  return ok();
+  return outcome(manifest.id, tests);
 }
 
 }  // namespace galley

@@ -61,6 +61,7 @@ Status LoadedSource::describe(const galley_source_call& call) {
     out.tensors.push_back({t.name, counts ? t.unit : "", t.extent == GALLEY_SOURCE_PER_POSITION ? 0 : t.extent, t.dtype});
   }
   says_ = std::move(out);
+  length_ = call.length;
   return ok();
 }
 
@@ -69,6 +70,7 @@ Result<LoadedSource::Contents> LoadedSource::open(int64_t vocabulary, uint64_t s
   auto found = new_struct<galley_source_contents>();
   found.vocabulary = vocabulary;
   found.seed = seed;
+  found.length = length_;
   TRY_STATUS(call_plugin(caller_, "open", [&](galley_error* error) { return table_->open(instance_.get(), &found, error); }));
   constexpr int64_t most = int64_t{1} << 48;
   if ((found.items < 1) != bool(says_.flags & GALLEY_SOURCE_ENDLESS) || found.items < 0 || found.items > most ||

@@ -57,6 +57,7 @@ class LoadedSource {
   Instance instance_;
   Description says_;
   std::optional<Contents> contents_;
+  int64_t length_ = 0;  ///< of rows, as it was described
 };
 
 }  // namespace galley

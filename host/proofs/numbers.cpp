@@ -23,10 +23,15 @@ constexpr double kSteps = 16;
 constexpr double kCondition = 32, kNarrowCondition = 2;
 /// Sums up to here have room in these.
 constexpr double kTerms = 256;
+/// Sums of more than this may be of equal numbers, which are all rounded in one direction. So much room more is enough for some hundreds of them.
+constexpr double kEqualTerms = 64, kMostEqual = 5;
 /// Of a number after a format: the number itself, its code's, and the scale that a whole block of them shares.
 constexpr double kCoded = 4;
 
-double growth(int64_t terms) { return std::sqrt(std::max(1.0, static_cast<double>(terms) / kTerms)); }
+double growth(int64_t terms) {
+  const auto n = static_cast<double>(terms);
+  return std::max({1.0, std::sqrt(n / kTerms), std::min(n / kEqualTerms, kMostEqual)});
+}
 
 /// Half of the distance between two numbers of a dtype, as a share of them. Kernels may compute what they write as F64 in F32.
 double half_distance(uint32_t dtype) {

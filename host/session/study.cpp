@@ -141,11 +141,24 @@ Status read_model(Study& s) {
   return grow_vocabulary(s.recipe, s.model);
 }
 
+/// The tokenizer that a kind of data has by its manifest, where the recipe names none.
+void take_default_tokenizer(Study& s, const std::vector<std::string>& built_in) {
+  DataSpec& data = s.recipe.data;
+  for (DataSpec *part = data.parts.empty() ? &data : data.parts.data(), *end = part + std::max<size_t>(data.parts.size(), 1); part != end;
+       ++part) {
+    if (part->options.contains("tokenizer") || std::ranges::find(built_in, part->kind) != built_in.end()) continue;
+    const auto found = s.plugins->source(part->kind, part->place, built_in);
+    for (const OptionSpec& option : found ? found->spec->options : std::vector<OptionSpec>())
+      if (option.name == "tokenizer" && option.fallback.as<std::string>()) part->options["tokenizer"] = option.fallback;
+  }
+}
+
 /// Reads the files that the recipe names: the model's configuration, and what the data is.
 Status read_inputs(Study& s, const StudyOptions& options) {
   if (options.warn)
     for (const std::string& warning : s.recipe.warnings) options.warn(warning);
   if (options.edit) options.edit(s.recipe);
+  take_default_tokenizer(s, options.kinds.names());
   TRY_STATUS(take_token_ids(s.recipe));
   TRY_STATUS(read_model(s));
   if (TRY(find_labels(s, options))) TRY_STATUS(read_model(s));

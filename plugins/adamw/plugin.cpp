@@ -41,7 +41,7 @@ Op& adamw_step() {
       .number("weight_decay", 0, "times lr: by which the parameter shrinks; with coupled: times the parameter, added to the gradient")
       .integer("coupled", 0, "1: Adam, whose weight decay is part of the gradient")
       .reference<reference_adamw_step>();
-  const auto attrs = [](double decay) { return Attrs().f("beta1", 0.9).f("beta2", 0.95).f("eps", 1e-8).f("weight_decay", decay); };
+  const auto attrs = [](double decay) { return Attrs().f("beta1", 0.85).f("beta2", 0.95).f("eps", 1e-6).f("weight_decay", decay); };
   op.test("first", {.shape = {7, 5}, .states = 2}, attrs(0.1))
       .test("later", {.shape = {37, 671}, .step = 100, .states = 2}, attrs(0.1))
       .test("no decay", {.shape = {131, 67}, .step = 2, .states = 2}, attrs(0))

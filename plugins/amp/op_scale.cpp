@@ -23,7 +23,7 @@ Op& update_scale() {
       "apply = !found_inf; scale *= backoff after an overflow, *= growth after growth_interval good steps; gave_up after max_skips "
       "overflows in a row");
   constexpr uint64_t updated = GALLEY_OPERAND_INOUT | GALLEY_OPERAND_NO_GRADIENT;
-  const auto attrs = [] { return Attrs().i("growth_interval", 3).f("growth", 2).f("backoff", 0.5).i("max_skips", 2); };
+  const auto attrs = [] { return Attrs().i("growth_interval", 3).f("growth", 4).f("backoff", 0.25).i("max_skips", 2); };
   constexpr uint32_t I = GALLEY_I32;
   op.flags(GALLEY_OP_PRIVATE)
       .input("found_inf", GALLEY_ROLE_WHOLE, GALLEY_OPERAND_NO_GRADIENT)

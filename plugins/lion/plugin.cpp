@@ -25,7 +25,7 @@ Op& lion_step() {
       .number("beta2", 0.99, "decay of the momentum")
       .number("weight_decay", 0, "times lr: by which the parameter shrinks")
       .reference<reference_lion_step>();
-  const auto attrs = [](double decay) { return Attrs().f("beta1", 0.9).f("beta2", 0.99).f("weight_decay", decay); };
+  const auto attrs = [](double decay) { return Attrs().f("beta1", 0.85).f("beta2", 0.95).f("weight_decay", decay); };
   op.test("decay", {.shape = {37, 671}}, attrs(0.1))
       .test("no decay", {.shape = {7, 5}}, attrs(0))
       .test("skipped", {.shape = {7, 5}, .apply = false}, attrs(0.1))

@@ -100,7 +100,7 @@ Op& muon_momentum() {
   const auto inputs = [](std::vector<int64_t> shape, double apply, uint32_t gradient = GALLEY_F32) {
     return std::vector<CaseInput>{{gradient, shape}, {GALLEY_F32, {1}, 0.5, 1}, {GALLEY_I32, {1}, apply, apply}, {GALLEY_F32, shape}};
   };
-  op.test("small", inputs({7, 5}, 1))
+  op.test("small", inputs({7, 5}, 1), Attrs().f("momentum", 0.8).f("eps", 10))
       .test("blocks", inputs({131, 671}, 1), Attrs().s("dtype", "f32"))
       .test("bf16", inputs({37, 671}, 1, GALLEY_BF16), Attrs().s("dtype", "bf16"))
       .test("f16", inputs({67, 37}, 1, GALLEY_F16), Attrs().s("dtype", "f32"))
@@ -120,7 +120,7 @@ Op& muon_polynomial() {
       .number("c", 2.0315, "factor of S")
       .infer<infer_polynomial>()
       .reference<reference_polynomial>();
-  const auto attrs = [](const char* dtype) { return Attrs().f("a", 3.4445).f("b", -4.775).f("c", 2.0315).s("dtype", dtype); };
+  const auto attrs = [](const char* dtype) { return Attrs().f("a", 3).f("b", -4).f("c", 2.5).s("dtype", dtype); };
   op.test("f32", {{GALLEY_F32, {37, 37}}, {GALLEY_F32, {37, 37}}}, attrs("f32"))
       .test("blocks", {{GALLEY_F32, {200, 200}}, {GALLEY_F32, {200, 200}}}, attrs("f32"))
       .test("bf16", {{GALLEY_BF16, {67, 67}}, {GALLEY_BF16, {67, 67}}}, attrs("bf16"));

@@ -16,13 +16,23 @@ foreach(package IN ITEMS galley galley-sdk)
   install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package} RENAME copyright COMPONENT ${component})
 endforeach()
 
+# `cmake --install --strip` strips targets alone; plugins are installed as folders.
+foreach(component IN ITEMS program sdk)
+  install(CODE "if(CMAKE_INSTALL_DO_STRIP)
+    file(GLOB_RECURSE libraries \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/galley/*.so\")
+    if(libraries)
+      execute_process(COMMAND ${CMAKE_STRIP} --strip-unneeded \${libraries} COMMAND_ERROR_IS_FATAL ANY)
+    endif()
+  endif()" COMPONENT ${component})
+endforeach()
+
 set(CPACK_GENERATOR DEB)
 set(CPACK_COMPONENTS_ALL program sdk)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/packages)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_PACKAGE_VENDOR Galley)
-set(CPACK_PACKAGE_CONTACT "The authors of Galley <galley@localhost>")
+set(CPACK_PACKAGE_CONTACT "The authors of Galley <authors@galley.invalid>")
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
@@ -30,14 +40,18 @@ set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME galley)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS "galley-sdk, openmpi-bin")
-set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "Trainer for language models in little memory\n\
- Galley fine-tunes and trains language models by recipes in Lua, on a GPU or on\n the processor. Before a device is opened, it plans to the byte what a recipe\n needs.")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")  # CPack would put it before each of these: a line for lists, and what follows it
+set(CPACK_DEBIAN_PROGRAM_DESCRIPTION "trainer for language models in little memory\n\
+Galley trains and fine-tunes language models by recipes in Lua, on a GPU or on\n\
+the processor. Before a device is opened, it plans to the byte what a recipe\n\
+needs.")
 set(CPACK_DEBIAN_SDK_PACKAGE_NAME galley-sdk)
 set(CPACK_DEBIAN_SDK_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_SDK_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_SDK_PACKAGE_DEPENDS "galley (= ${PROJECT_VERSION})")
-set(CPACK_DEBIAN_SDK_PACKAGE_RECOMMENDS "cmake, g++ | c++-compiler, make | ninja-build")
-set(CPACK_COMPONENT_SDK_DESCRIPTION "Headers, templates and an emulated GPU for plugins of Galley\n\
- What plugins for Galley are built against: the headers of its ABI, a package for\n CMake, templates that `galley plugin new` copies,\n\
- and the GPU on which `galley check` runs kernels for CUDA without one.")
+set(CPACK_DEBIAN_SDK_PACKAGE_RECOMMENDS "cmake, g++ | c++-compiler, make | ninja-build, python3")
+set(CPACK_DEBIAN_SDK_DESCRIPTION "headers and templates for plugins of Galley\n\
+What plugins for Galley are built against: the headers of its ABI, a package\n\
+for CMake, templates for `galley plugin new`, and an emulated GPU on which\n\
+`galley check` runs kernels for CUDA.")
 include(CPack)

@@ -89,7 +89,7 @@ def what_is_held():
     check(said['unchecked'] == sum(len(t['unchecked']) for t in said['tests']) > 0, said)
 
 
-@cases({'op gate_caseless': 'it declares no test cases', 'strategy gate': "'op' of gate is missing", 'op gate_back': 'gradient: there is no gradient rule'})
+@cases({'op gate_caseless': 'it declares no test cases', 'strategy gate': "'op' of gate is missing", 'op gate_back': 'gradient: there is no gradient rule, and none is needed'})
 def unchecked(test, word):
     r, said = planted()
     listed = next(t['unchecked'] for t in said['tests'] if t['test'] == test)
@@ -106,8 +106,9 @@ def lines():
     check("plugin 'wrong-gradients': op gate_factor, case 'small', input 1 ('b'): the gradient rule says" in r.stderr and GRADIENT in r.stderr, r.stderr)
     again = next(x for x in out if 'once more' in x).split(': ', 1)[1]
     check(again.startswith('galley check elsewhere --only '), again)
-    one = run(*shlex.split(again)[1:])
-    check('WRONG' in one.stdout and '1 test, ' in one.stdout, one.stdout)
+    one = run(*shlex.split(again)[1:], code=4)
+    check('WRONG' in one.stdout and '1 test, ' in one.stdout and 'once more' not in one.stdout, one.stdout)
+    check(again.split("'")[1] in one.stderr and 'it breaks ' in one.stderr, one.stderr)
 
 
 @case

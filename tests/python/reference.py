@@ -4,7 +4,7 @@ segment; half of the optimizers with each commit, each in one dtype, all in ever
 import pathlib
 import shutil
 
-from galley_test import binary, check, finish, fresh_folder, recipe, run, turn
+from galley_test import binary, check, finish, fresh_folder, from_config, recipe, run, turn, use
 
 fresh_folder()
 from reference_kit import (all_at_once, command, computes, data, discrete, dropout, everything, gpu, models, optimizers, others, planned, rests,  # noqa: E402
@@ -38,6 +38,14 @@ for device in (discrete, gpu):
     everything([*all_at_once, 'lora'], 'gpt2', 'fp16', **device)
     everything(['adamw', 'recompute', 'quantize-nf4'], 'mistral', 'bf16', **device)
 everything(all_at_once, 'gpt2', 'fp32', uses=rests('file'), **discrete)
+
+# A text whose rows are the same: sums of equal numbers are rounded in one direction.
+pathlib.Path('lines.txt').write_text(''.join(f'// ---- {name} {"-" * 120}\n\nint {name}();\n' for name in ('shapes', 'gradients', 'kernels', 'strategies') * 6))
+for seed in (1, 2, 3):
+    path = recipe(f'lines-{seed}.lua', from_config('llama', vocab_size=256, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4),
+                  'data.text { files = { "lines.txt" }, tokenizer = "bytes" }', use('adamw', lr=3e-3), batch=4, length=64, steps=3, seed=seed)
+    said = run('train', path, '--out', f'lines-{seed}', '--reference')
+    check('are right; the largest error is 0.' in said.stdout + said.stderr, f'{said}')
 everything(['adamw8bit', 'accumulate'], 'llama', 'bf16', uses=rests('pinned'), **discrete)
 
 # A run that goes on, and one that is merged.

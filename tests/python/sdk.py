@@ -164,9 +164,9 @@ def documented_ops():
     install()
     blocks = re.findall(r'```cpp\n(.*?)```', (source / 'docs' / 'ops.md').read_text(), re.S)
     rule = re.findall(r'```c\n(galley_status gradient.*?)```', (source / 'docs' / 'ops.md').read_text(), re.S)
-    check(len(blocks) == 2 and len(rule) == 1, f'docs/ops.md has {len(blocks)} blocks of C++ and {len(rule)} of C')
-    text = '\n'.join(['#include <galley/cpp/strategy.hpp>', 'using namespace galley::sdk;',
-                      'void forward_shape(const Node&, Shapes&) {}', 'void forward_reference(const Node&) {}', blocks[1], blocks[0], 'namespace c {', *rule, 'static_assert(std::is_same_v<decltype(&gradient), decltype(galley_op::gradient)>);', '}'])
+    check(len(blocks) == 3 and len(rule) == 1, f'docs/ops.md has {len(blocks)} blocks of C++ and {len(rule)} of C')
+    text = '\n'.join(['#include <cmath>', '#include <galley/cpp/strategy.hpp>', 'using namespace galley::sdk;',
+                      'void forward_shape(const Node&, Shapes&) {}', 'void forward_reference(const Node&) {}', *blocks[1:], blocks[0], 'namespace c {', *rule, 'static_assert(std::is_same_v<decltype(&gradient), decltype(galley_op::gradient)>);', '}'])
     (outside / 'ops.cpp').write_text(text)
     command(os.environ.get('CXX', 'c++'), '-std=c++17', '-fsyntax-only', f'-I{outside / "prefix" / "include"}', outside / 'ops.cpp')
 

@@ -57,6 +57,23 @@ def logp(base, number, text, prompt):
 
 
 @case
+def tokenizer_by_default():
+    """The manifest says which tokenizer its texts are in: rows are shown, and the model is asked, by that."""
+    path = written('default', kind='data.pairs { path = "pairs.csv" }')
+    shown = run('data', path, *flags()).stdout
+    check(' plus ' in shown, shown)
+    made = train(path, 'default', *flags())
+    r = run('sample', made.path, '--prompt', '3 plus 1', '--tokens', 2, *flags())
+    check(r.stdout.startswith('3 plus 1'), r.stdout)
+
+
+@case
+def told_the_length():
+    r = run('train', written('long', kind=data(mistake='long')), '--out', 'long', *flags(), code=2)
+    check(f'pairs.csv: its rows may be longer than {LENGTH}' in r.stderr, r.stderr)
+
+
+@case
 def computes_what_it_says():
     """A window of one pair has the loss of that pair, by what the model says of each answer alone."""
     base = (train(recipe('base.lua', model, 'data.random {}', use('adamw', lr=1e-3), batch=2, length=16, steps=2, seed=4), 'base').path / 'model').resolve()

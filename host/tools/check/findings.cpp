@@ -19,6 +19,8 @@ void TestLog::held(const std::string& what) {
 }
 
 void TestLog::find(Finding finding) {
+  for (size_t at = finding.sentence.find(folder_); at != std::string::npos; at = finding.sentence.find(folder_, at))
+    finding.sentence.erase(at, folder_.size());
   Table said = {{"where", Value(finding.where)}, {"sentence", Value(finding.sentence)}, {"rule", Value(finding.rule)}};
   if (std::isfinite(finding.size)) said["size"] = Value(finding.size);
   write("finding", to_json(Value(std::move(said))));

@@ -35,8 +35,11 @@ struct TestResult {
 /// What a running test writes. [main-thread]
 class TestLog {
  public:
-  /// `lines`: null, or where each thing is written to as it comes.
-  TestLog(std::string test, File* lines) : lines_(lines) { result_.name = std::move(test); }
+  /// `lines`: null, or where each thing is written to as it comes. `folder`: of the test's own files, which are gone when somebody reads of them:
+  /// findings have their names alone.
+  TestLog(std::string test, File* lines, const std::filesystem::path& folder) : lines_(lines), folder_(folder.string() + "/") {
+    result_.name = std::move(test);
+  }
   void held(const std::string& what);
   void find(Finding finding);
   void find(const std::string& where, const std::string& sentence, const char* rule) { find({where, sentence, rule}); }
@@ -51,6 +54,7 @@ class TestLog {
   void write(const char* key, const std::string& json);
   TestResult result_;
   File* lines_;
+  std::string folder_;
 };
 
 /// Reads what a test's process has written, as far as it came.

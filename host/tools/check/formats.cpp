@@ -50,6 +50,9 @@ class FormatCheck {
         TRY_STATUS(check_case(node, pack_->cases[c]->node->name));
     }
     if (seen.empty()) log_.unchecked("its pack op has no test cases in F32");
+    const auto about = [&](const FormatPromise& promise) { return promise.format == format_.name; };
+    if (!(format_.flags & GALLEY_FORMAT_EXACT) && std::ranges::none_of(context_.plugin.manifest.promises, about))
+      log_.unchecked("how near numbers come back: the manifest has no [[promise]] of it");
     check_unknown();
     return ok();
   }

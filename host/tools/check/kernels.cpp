@@ -103,8 +103,10 @@ class KernelCheck {
   /// The plugin's kernels of the op for a device, at each level of it that is here.
   void gather(const CheckDevice& device) {
     std::set<std::string> levels = {device.target.isa};
+    bool several = false;  // libraries of levels, of which each is named
     for (const KernelLibrary& library : context_.plugin.manifest.kernel_libraries)
       if (library.device == device.target.device && !library.isa.empty()) {
+        several = true;
         if (isa_rank(library.isa, device.target.isa)) levels.insert(library.isa);
         else if (same_kind(library.isa, device.target.isa)) log_.unchecked("kernels for " + library.isa + ": this machine lacks it");
       }
@@ -115,7 +117,7 @@ class KernelCheck {
         Placed& p =
             placed_.emplace_back(found.table, &device, device.target, std::string("kernel '") + found.table->name + "'" + device.label);
         p.target.isa = isa;
-        if (levels.size() > 1 && isa != device.target.isa) p.name += " for " + isa;
+        if (several) p.name += " for " + isa;
       }
   }
 

@@ -29,6 +29,12 @@ bool same(const Values& a, const Values& b) {
 }
 bool same(const Made& a, const Made& b) { return same(a.inputs, b.inputs) && same(a.outputs, b.outputs); }
 
+bool same_value(const galley_attr& a, const galley_attr& b) {
+  AttrList one, other;
+  one.set(a), other.set(b);
+  return one.key() == other.key();
+}
+
 /// The size and dtype of each output as the shape rule says, or what it says instead.
 struct Inferred {
   galley_status status = GALLEY_OK;
@@ -50,12 +56,16 @@ class OpCheck {
       : op_(op),
         log_(log),
         ops_([&plugins = context.plugins](std::string_view name) { return plugins.op(name).table; }),
-        seed_(context.seed) {}
+        seed_(context.seed),
+        of_format_(std::ranges::any_of(context.plugin.library->formats, [&](const galley_format* format) {
+          return (format->pack_op && galley_same_text(format->pack_op, op.name)) || galley_same_text(format->unpack_op, op.name);
+        })) {}
 
   Status run() {
     if (op_.n_cases == 0) return log_.unchecked("it declares no test cases"), ok();
     if (!op_.reference) return log_.unchecked("it has no reference"), ok();
     for (uint32_t c = 0; c < op_.n_cases; ++c) TRY_STATUS(check_case(*op_.cases[c]));
+    check_attributes();
     return ok();
   }
 
@@ -77,6 +87,22 @@ class OpCheck {
     check_evaluation(node);
     check_sizes(node, example, random);
     return ok();
+  }
+
+  /// Attributes that no case has away from what holds without them: what kernels make of them is not known.
+  void check_attributes() {
+    for (uint32_t k = 0; k < op_.n_attrs; ++k) {
+      const galley_attr_rule& rule = *op_.attrs[k];
+      if (!rule.otherwise) continue;
+      const auto differs = [&](const galley_op_case* example) {
+        for (uint32_t a = 0; a < example->node->n_attrs; ++a)
+          if (galley_same_text(example->node->attrs[a]->name, rule.name) && !same_value(*example->node->attrs[a], *rule.otherwise))
+            return true;
+        return false;
+      };
+      if (std::none_of(op_.cases, op_.cases + op_.n_cases, differs))
+        log_.unchecked(std::string("attribute '") + rule.name + "': every case has its default");
+    }
   }
 
   void find(const std::string& operand, const std::string& sentence, const char* rule, double size = INFINITY) {
@@ -143,7 +169,11 @@ class OpCheck {
 
   Status check_gradients(const LoneNode& node, std::mt19937_64& random) {
     const GradientCheck gradient = TRY(check_gradient(node, Depth::EveryChoice, ops_, random));
-    if (!gradient.unchecked.empty()) return log_.unchecked("gradient: " + gradient.unchecked), ok();
+    if (!gradient.unchecked.empty()) {
+      const char* const none = op_.gradient ? "" : ", and none is needed where only backward has the op";
+      if (asks_for_gradients()) log_.unchecked("gradient: " + gradient.unchecked + none);
+      return ok();
+    }
     std::string list;
     for (const std::string& input : gradient.inputs) list += (list.empty() ? "gradient of " : ", ") + input;
     log_.held(list);
@@ -249,6 +279,12 @@ class OpCheck {
         caller_of(&op, op.name), "reference", [&](galley_error* error) { return op.reference(op.self, &parts.view(), error); }, Phase::Run);
   }
 
+  /// Whether a graph may ask for the gradient of an input: not of an op of the update, and not of a format's.
+  bool asks_for_gradients() const {
+    const auto wants = [&](const galley_operand_rule* input) { return !(input->flags & GALLEY_OPERAND_NO_GRADIENT); };
+    return std::any_of(op_.inputs, op_.inputs + op_.n_inputs, wants) && !of_format_;
+  }
+
   size_t random_input() const {
     for (size_t i = 0; i < op_.n_inputs; ++i)
       if (std::string_view(op_.inputs[i]->name) == "random") return i;
@@ -259,6 +295,7 @@ class OpCheck {
   TestLog& log_;
   OpLookup ops_;
   uint64_t seed_;
+  bool of_format_;
   std::string case_;
 };
 

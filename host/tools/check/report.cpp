@@ -26,7 +26,7 @@ std::string test_text(const TestResult& test, const std::string& again, const ch
                     printed(" (%.1f s): ", test.seconds) + (held.empty() ? "nothing to hold" : held) + "\n";
   for (const Finding& f : test.findings)
     out += "       " + (f.where.empty() ? "" : f.where + ": ") + f.sentence + "\n       breaks " + f.rule + "\n";
-  return wrong ? out + "       once more: " + again + "\n" : out;
+  return wrong && !again.empty() ? out + "       once more: " + again + "\n" : out;
 }
 
 std::string summary_text(const std::vector<TestResult>& tests, const char* red, const char* plain) {

@@ -23,6 +23,7 @@ const char* broken_by(const std::string& cause) {
                                                        {"work among threads without", kBlocks},
                                                        {"logs no text", kLog},
                                                        {"is there twice", kAttributes},
+                                                       {"has no attribute", kDeclared},
                                                        {"in enqueue", kWork},
                                                        {"in prepare", kPrepare},
                                                        {"junk", kWork}};

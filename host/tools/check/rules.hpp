@@ -84,6 +84,8 @@ inline constexpr const char* kFactor = "update.h: gradients are \"not yet multip
 inline constexpr const char* kPurpose = "update.h: purpose, \"a plugin ignores calls for another one\"";
 inline constexpr const char* kStates = "update.h: \"what it keeps between steps are tensors of kind STATE\"";
 inline constexpr const char* kAttributes = "graph.h: galley_node_desc.attrs, \"each name once\"";
+inline constexpr const char* kDeclared =
+    "op.h: \"A node with one that its op does not declare, or of another type, is refused\", as with an attribute";
 inline constexpr const char* kFrozen = "claim.h: \"The parameter has no gradient and no optimizer\", GALLEY_FACET_TRAINABLE 0";
 inline constexpr const char* kSaved = "rewrite.h: GALLEY_EXPORT_OWN, \"tensors with a file of their own (an adapter), without the model\"";
 inline constexpr const char* kMerge =
@@ -109,9 +111,11 @@ inline constexpr const char* kPadding = "source.h: length, \"positions that hold
 inline constexpr const char* kVocabulary = "source.h: vocabulary, \"every token is below this\"";
 inline constexpr const char* kFingerprint =
     "source.h: fingerprint, \"a hash of everything that was read: a run does not go on with other data\"";
+inline constexpr const char* kLabels = "source.h: labels, \"of each position, the token to predict there, which is mostly tokens[i + 1]\"";
 inline constexpr const char* kValidates = "source.h: GALLEY_SOURCE_VALIDATES, \"it has items that are held out for validation\"";
 
 inline constexpr const char* kDefaults = "sdk/README.md: \"Its defaults are a recipe that works\", or example.lua says one";
+inline constexpr const char* kConfig = "sdk/README.md: config, \"A run with this strategy reads such a model\"";
 inline constexpr const char* kRanges = "sdk/README.md: \"`create` takes every value that its range allows\"";
 inline constexpr const char* kUnused = "sdk/README.md: \"an option that the plugin never asks for\" is a mistake";
 inline constexpr const char* kUndeclared = "sdk/README.md: the plugin \"asks for no other option\"";

@@ -84,7 +84,10 @@ class SourceCheck {
     const fs::path path = TRY(write_recipe(context_, "source", recipe.text(4)));
     const Recipe read = TRY(read_recipe(path, recipe_options(context_.study)));
     use_ = {read.data.kind, read.data.options, read.data.place, {}};
-    const auto first = opened(use_);
+    auto first = opened(use_, length_);
+    // It may refuse rows that are too long for it.
+    for (const int64_t longer : {64, 256, 1024})
+      if (refuses(first)) first = opened(use_, length_ = longer);
     if (!first) return find("", first.error().cause, rules::kDefaults), ok();
     const LoadedSource& source = **first;
     check_asked(spec_, source.options().asked(), "tokenizer", log_);  // the host asks for that one
@@ -104,7 +107,10 @@ class SourceCheck {
     call.learns = GALLEY_LEARNS_NEXT_TOKENS;
     return call;
   }
-  Result<std::unique_ptr<LoadedSource>> opened(const Use& use, int64_t length = 16) {
+  /// Whether it refuses rows of that length, as `open` may.
+  static bool refuses(const Result<std::unique_ptr<LoadedSource>>& opened) { return !opened && opened.error().exit != Exit::Plugin; }
+  Result<std::unique_ptr<LoadedSource>> opened(const Use& use) { return opened(use, length_); }
+  Result<std::unique_ptr<LoadedSource>> opened(const Use& use, int64_t length) {
     std::unique_ptr<LoadedSource> out = TRY(LoadedSource::create(context_.plugins, use, {}));
     TRY_STATUS(out->describe(call_of(length)));
     contents_ = TRY(out->open(kVocabulary, 1));
@@ -173,6 +179,17 @@ class SourceCheck {
     return out;
   }
 
+  /// Labels that the source makes itself for a model that predicts the next token.
+  void count_labels(const Row& row) {
+    const auto length = static_cast<size_t>(row.says.flags & GALLEY_SOURCE_LABELS ? row.view.length : 0);
+    for (size_t i = 0; i < length; ++i) {
+      if (row.labels[i] == -100) continue;
+      ++own_labels_;
+      same_labels_ += row.labels[i] == row.tokens[i];
+      next_labels_ += i + 1 < length && row.labels[i] == row.tokens[i + 1];
+    }
+  }
+
   Status read(const LoadedSource& source, const Which& which, Row& row) const {
     row.view.item = which.item;
     row.view.row = which.row;
@@ -182,9 +199,14 @@ class SourceCheck {
 
   Status check_rows(const LoadedSource& source) {
     const std::vector<Which> rows = all(source);
-    // In two lengths: what is long is cut, and nothing is written after it.
-    for (const int64_t room : {int64_t{8}, int64_t{64}}) {
+    // What is long is cut or refused, and nothing is written after it.
+    int64_t lengths = 0;
+    for (const int64_t room : {int64_t{8}, 4 * length_}) {
       const auto of_room = opened(use_, room);
+      if (refuses(of_room)) {
+        log_.unchecked("rows of " + std::to_string(room) + " positions, which it refuses: " + of_room.error().cause);
+        continue;
+      }
       if (!of_room) return find("length " + std::to_string(room), of_room.error().cause, rules::kRows), ok();
       for (const Which& which : rows) {
         Row row(**of_room, room);
@@ -201,11 +223,20 @@ class SourceCheck {
           return find(where, "token " + std::to_string(*beyond) + " is not below its vocabulary of " + std::to_string(below),
                       rules::kVocabulary),
                  ok();
+        count_labels(row);
       }
+      ++lengths;
     }
-    log_.held("rows of two lengths");
+    log_.held(lengths == 2 ? "rows of two lengths" : "rows of one length");
+    if (own_labels_ >= 2 && same_labels_ == own_labels_ && next_labels_ < own_labels_)
+      find("labels",
+           "each of the " + std::to_string(own_labels_) +
+               " labels is the token at its own position: a model that predicts the next token "
+               "has it before it",
+           rules::kLabels);
+    else if (own_labels_ > 0) log_.held("labels");
 
-    constexpr int64_t room = 64;
+    const int64_t room = 4 * length_;
     const auto read_all = [&](const std::vector<Which>& order, std::vector<std::unique_ptr<Row>>& to) {
       for (size_t i = 0; i < order.size(); ++i) {
         auto row = std::make_unique<Row>(source, room);
@@ -247,6 +278,8 @@ class SourceCheck {
   TestLog& log_;
   Use use_;
   LoadedSource::Contents contents_;
+  int64_t length_ = 16;  ///< of rows, which it takes
+  int64_t own_labels_ = 0, same_labels_ = 0, next_labels_ = 0;
 };
 
 }  // namespace

@@ -47,6 +47,7 @@ class TrainingCheck {
     TRY_STATUS(check_modes());
     TRY_STATUS(check_certify());
     TRY_STATUS(check_saved());
+    TRY_STATUS(check_again());
     TRY_STATUS(check_merge());
     TRY_STATUS(check_beside());
     return ok();
@@ -199,6 +200,19 @@ class TrainingCheck {
       if (!model && !read.contains(t.parameter)) lost += (lost.empty() ? "'" : ", '") + t.name + "'";
     if (!lost.empty()) find("what is saved at the end", "nothing reads what was trained: " + lost.substr(0, 200), rules::kSaved);
     else if (!program.trained.empty()) log_.held("what is trained is saved");
+    return ok();
+  }
+
+  /// A recipe with the strategy reads the model that a run with it has saved.
+  Status check_again() {
+    std::error_code error;
+    if (!fs::exists(at("whole") + "/model/config.json", error)) return ok();
+    SmallRecipe again = recipe_;
+    again.model = "model { path = \"whole/model\" }";
+    const fs::path path = TRY(write_recipe(context_, "again", again.text(2)));
+    const Ran ran = TRY(galley({"plan", path.string()}));
+    if (ran.code == 0) log_.held("its model is read again");
+    else find("the model that it has saved, in a run with it", ran.ended ? ran.cause() : "it is not done after a minute", rules::kConfig);
     return ok();
   }
 

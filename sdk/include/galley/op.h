@@ -207,8 +207,9 @@ typedef struct galley_op {
   uint64_t flags;
   /* Checks inputs and attributes, and fills the shapes of the n_outputs outputs (rank 0 and dtype 0: this optional output is absent). The
    * host calls it for every node, even if there are no outputs or they exist already, and compares the result with the existing tensors.
-   * It may be asked about an extent of 0, which no tensor has. That includes what it makes itself: initializers, casts, packing and unpacking. Of these, `outputs` of the node are the tensors to
-   * write, for a rule whose shapes do not follow from the inputs; of other nodes `n_outputs` is 0. */
+   * That includes what it makes itself: initializers, casts, packing and unpacking. Of these, `outputs` of the node are the tensors to
+   * write, for a rule whose shapes do not follow from the inputs; of other nodes `n_outputs` is 0. It may be asked about an extent of 0,
+   * which no tensor has. */
   galley_status (*infer)(void* self, const galley_node_view*, galley_shape* const* outputs, galley_error*);
   /* Appends the backward nodes of a node. NULL: the op is not differentiable. */
   galley_status (*gradient)(void* self, const galley_graph_verbs*, galley_graph*, const galley_gradient_call*, galley_error*);

@@ -23,7 +23,8 @@ typedef struct galley_model_verbs {
   uint32_t revision;
   const galley_graph_verbs* graph;
   /* Makes every existing reader of `from` read `to` instead, except the nodes that compute `to`. Nodes that nobody reads any more are gone
-   * when the strategy's rewrite returns; a parameter that only they have read is neither trained nor kept, unless it is saved. */
+   * when the strategy's rewrite returns. A parameter that only they have read is not trained, has no memory while the
+   * run trains, and is saved with the model as it was. */
   galley_status (*replace)(galley_graph*, galley_tensor from, galley_tensor to, galley_error*);
   /* Makes one input of a node read `to`, of the same shape and dtype, which must not be made from what the node writes. What nobody reads
    * any more is gone, as after `replace`. */

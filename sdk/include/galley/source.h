@@ -58,7 +58,7 @@ typedef struct galley_source_call {
 
 /* Flags of a source's description. */
 #define GALLEY_SOURCE_LABELS 1ull    /* it writes the labels itself; else the host makes them: the token that follows in the row */
-#define GALLEY_SOURCE_VALIDATES 2ull /* it has items that are held out for validation */
+#define GALLEY_SOURCE_VALIDATES 2ull /* it has items that are held out for validation: at least one, once it is open */
 #define GALLEY_SOURCE_LEARNED 4ull   /* it writes `learned`; else models that learn something else than next tokens are refused */
 /* It has no items for training and no epochs. A row of it is a function of the window's number, counted from 0, and of the row's number in
  * the window: galley_source_row.item and .row. So that a run goes on without looking back, a window of so many tokens has as many rows as
@@ -87,9 +87,10 @@ typedef struct galley_source_contents {
   uint32_t revision;
   int64_t items; /* for training, at least 1; with GALLEY_SOURCE_ENDLESS 0 */
   int64_t validation_items;
-  uint64_t fingerprint; /* a hash of everything that was read: a run does not go on with other data */
+  uint64_t fingerprint; /* a hash of everything that was read: a run does not go on with other data. Options the host compares itself */
   int64_t vocabulary;   /* in: of the model, whose tokens are below this */
   uint64_t seed;        /* in: of the run, for what the source draws */
+  int64_t length;       /* in: positions of a row: what is longer is cut by `read`, or refused here */
 } galley_source_contents;
 #define GALLEY_SOURCE_CONTENTS_MIN_SIZE 32u
 
@@ -102,7 +103,7 @@ typedef struct galley_source_row {
   int64_t row;  /* from 0, of the item's rows */
   int64_t room; /* positions */
   int32_t* tokens;
-  int32_t* labels;      /* of each position, the token to predict there; -100: none */
+  int32_t* labels;      /* of each position, the token to predict there, which is mostly tokens[i + 1]; nothing is moved later. -100: none */
   void* const* tensors; /* in the order in which they were declared */
   int64_t length;       /* out: positions that hold tokens, from the first on; the rest is padding */
   uint32_t validation;  /* 1: of a validation item */

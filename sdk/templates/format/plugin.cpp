@@ -21,12 +21,19 @@ int64_t block_of(const Node& node) { return node.i("block", 64); }
 
 // Both have the format's options as attributes. Unpacking has the attribute "dtype" besides, as its output is of any dtype: what the
 // readers of the tensor want.
+void check_block(const Node& node) {
+  if (block_of(node) < 1) invalid(std::string(node.name()) + ": block = " + std::to_string(block_of(node)) + "; it has to be at least 1");
+}
 void pack_shape(const Node& node, Shapes& out) {
   if (node.in(0).dtype != GALLEY_F32) invalid(std::string(node.name()) + ": x has to be F32");
+  check_block(node);
   out.set(0, GALLEY_I8, node.in(0).shape, node.in(0).rank);
   out.set(1, GALLEY_F32, {blocks_of(count(node.in(0)), block_of(node))});
 }
 void unpack_shape(const Node& node, Shapes& out) {
+  if (node.in(0).dtype != GALLEY_I8 || node.in(1).dtype != GALLEY_F32)
+    invalid(std::string(node.name()) + ": codes have to be I8, and absmax F32");
+  check_block(node);
   if (count(node.in(1)) != blocks_of(count(node.in(0)), block_of(node)))
     invalid(std::string(node.name()) + ": " + shape_text(node.in(1)) + " scales for codes " + shape_text(node.in(0)));
   out.set(0, node.dtype(GALLEY_F32), node.in(0).shape, node.in(0).rank);

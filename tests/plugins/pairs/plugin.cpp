@@ -53,7 +53,8 @@ class Pairs {
     return out;
   }
 
-  galley_source_contents open() {
+  galley_source_contents open(const galley_source_contents& run) {
+    if (mistake_ == "long") invalid(path_ + ": its rows may be longer than " + std::to_string(run.length));
     std::ifstream in(path_);
     if (record(in) != std::vector<std::string>{"prompt", "chosen", "rejected"})
       invalid(path_ + ": the first line is not prompt,chosen,rejected");
@@ -111,8 +112,8 @@ class Answers {
     out.flags = GALLEY_SOURCE_LEARNED | (pairs_.validates() ? GALLEY_SOURCE_VALIDATES : 0);
     return out;
   }
-  galley_source_contents open() {
-    galley_source_contents out = pairs_.open();
+  galley_source_contents open(const galley_source_contents& run) {
+    galley_source_contents out = pairs_.open(run);
     out.items *= 2;
     out.validation_items *= 2;
     return out;

@@ -109,8 +109,8 @@ class Graph : public GraphReader {
   galley_tensor cache(const std::string& name, uint32_t dtype, const std::vector<int64_t>& shape) {
     return make(described(name, GALLEY_KIND_CACHE, dtype, shape));
   }
-  /// Makes a parameter, F32, that is saved in a file of its own under its name: "adapter/adapter_model.safetensors". Without an
-  /// initializer, an op, it begins as zeros.
+  /// Makes a parameter, F32, that is saved under its name in a file of its own, "adapter/adapter_model.safetensors", or, where `file` is null,
+  /// with the model. Without an initializer, an op, it begins as zeros.
   galley_tensor parameter(const std::string& name, const std::vector<int64_t>& shape, const char* file, const char* initializer = nullptr,
                           const Attrs& attrs = {}, uint64_t flags = 0) {
     galley_tensor_desc d = described(name, GALLEY_KIND_PARAMETER, GALLEY_F32, shape);

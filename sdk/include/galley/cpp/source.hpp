@@ -5,7 +5,7 @@
 //     explicit Pairs(const Options&);                          // of data.pairs { … }
 //     SourceInfo describe(const galley_source_call&);          // before anything is read
 //     galley_source_contents open();                           // once: reads what it needs; or open(const galley_source_contents&), which
-//                                                              // has the model's vocabulary and the run's seed
+//                                                              // has the model's vocabulary, the run's seed and the length of rows
 //     void read(galley_source_row&) const;                     // [thread-safe]
 //   };
 //   const bool added = add(source<Pairs>("pairs"));
