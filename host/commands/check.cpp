@@ -13,6 +13,7 @@
 #include "host/tools/check/processes.hpp"
 #include "host/tools/check/report.hpp"
 #include "host/tools/check/rules.hpp"
+#include "host/tools/check/sanitizers.hpp"
 #include "host/tools/check/tests.hpp"
 #include "host/tools/report/terminal.hpp"
 
@@ -111,6 +112,7 @@ Status command_check(const CommandLine& a) {
   run.command = {fs::read_symlink("/proc/self/exe").string(), "check", folder.string()};
   const std::vector<std::string> more = a.words_of({"--seed", "--plugin-path"});
   run.command.insert(run.command.end(), more.begin(), more.end());
+  run.environment = sanitizer_environment(folder);
   run.scratch = scratch.path();
   run.seconds = TRY(a.number("--seconds", run.seconds, 1, 1e6));
   run.stop = StopSignals::asked;

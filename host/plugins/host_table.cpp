@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string_view>
+#include <thread>
 
 #include "host/base/log.hpp"
 #include "host/base/ordered.hpp"
@@ -58,7 +60,9 @@ void parallel(void*, int64_t blocks, void (*fn)(void*, int64_t), void* context) 
   if (blocks < 0) note_misuse("it divides fewer than no blocks of work among threads");
   if (!fn) note_misuse("it divides work among threads without a function (NULL)");
   if (blocks <= 0 || !fn) return;
-  if (block_order.load(std::memory_order_relaxed) == BlockOrder::Free) return pool().run(blocks, fn, context);
+  const BlockOrder order = block_order.load(std::memory_order_relaxed);
+  if (order == BlockOrder::Late) std::this_thread::sleep_for(std::chrono::microseconds(200));
+  if (order != BlockOrder::Reverse) return pool().run(blocks, fn, context);
   while (blocks > 0) fn(context, --blocks);
 }
 

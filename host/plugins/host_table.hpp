@@ -10,9 +10,9 @@ namespace galley {
 /// Lives as long as the process. [thread-safe]
 const galley_host* host_table();
 
-/// In which order `parallel` does blocks: as threads come free, or on the calling thread from the last one to the first. For checks: nothing
-/// may depend on it. [thread-safe]
-enum class BlockOrder : uint8_t { Free, Reverse };
+/// In which order `parallel` does blocks: as threads come free, also after a while in which other sessions get on, or on the calling thread
+/// from the last one to the first. For checks: nothing may depend on it. [thread-safe]
+enum class BlockOrder : uint8_t { Free, Reverse, Late };
 void set_block_order(BlockOrder order);
 
 /// What a plugin has asked of the host that makes no sense ("it divides -1 blocks of work among threads"), since this was last asked; null:

@@ -142,15 +142,12 @@ Status read_model(Study& s) {
 }
 
 /// The tokenizer that a kind of data has by its manifest, where the recipe names none.
-void take_default_tokenizer(Study& s, const std::vector<std::string>& built_in) {
-  DataSpec& data = s.recipe.data;
-  for (DataSpec *part = data.parts.empty() ? &data : data.parts.data(), *end = part + std::max<size_t>(data.parts.size(), 1); part != end;
-       ++part) {
-    if (part->options.contains("tokenizer") || std::ranges::find(built_in, part->kind) != built_in.end()) continue;
-    const auto found = s.plugins->source(part->kind, part->place, built_in);
-    for (const OptionSpec& option : found ? found->spec->options : std::vector<OptionSpec>())
-      if (option.name == "tokenizer" && option.fallback.as<std::string>()) part->options["tokenizer"] = option.fallback;
-  }
+void take_default_tokenizer(DataSpec& data, const Plugins& plugins, const std::vector<std::string>& built_in) {
+  for (DataSpec& part : data.parts) take_default_tokenizer(part, plugins, built_in);
+  if (data.options.contains("tokenizer") || std::ranges::find(built_in, data.kind) != built_in.end()) return;
+  const auto found = plugins.source(data.kind, data.place, built_in);
+  for (const OptionSpec& option : found ? found->spec->options : std::vector<OptionSpec>())
+    if (option.name == "tokenizer" && option.fallback.as<std::string>()) data.options["tokenizer"] = option.fallback;
 }
 
 /// Reads the files that the recipe names: the model's configuration, and what the data is.
@@ -158,7 +155,7 @@ Status read_inputs(Study& s, const StudyOptions& options) {
   if (options.warn)
     for (const std::string& warning : s.recipe.warnings) options.warn(warning);
   if (options.edit) options.edit(s.recipe);
-  take_default_tokenizer(s, options.kinds.names());
+  take_default_tokenizer(s.recipe.data, *s.plugins, options.kinds.names());
   TRY_STATUS(take_token_ids(s.recipe));
   TRY_STATUS(read_model(s));
   if (TRY(find_labels(s, options))) TRY_STATUS(read_model(s));

@@ -132,7 +132,7 @@ def a_barrier_is_missing():
     right = checked(template('kernel'))
     check(right == (True, []), f'as it is: {right}')
     held, found = checked(template('kernel'), code=4, GALLEY_CUDA_MUTANT=f'fromage/cuda.cu:{line}')
-    check(held and any("fromage_step.cuda' on cuda (emulated) leaves other bytes with the threads of a block in reverse" in x for x in found), f'{held}, {found}')
+    check(held and any("fromage_step.cuda' on cuda (emulated) leaves other bytes with the threads of a block in " in x for x in found), f'{held}, {found}')
 
 
 @case

@@ -69,7 +69,7 @@ def tokenizer_by_default():
 
 @case
 def told_the_length():
-    r = run('train', written('long', kind=data(mistake='long')), '--out', 'long', *flags(), code=2)
+    r = run('train', written('long', kind=data(mistake='told')), '--out', 'long', *flags(), code=2)
     check(f'pairs.csv: its rows may be longer than {LENGTH}' in r.stderr, r.stderr)
 
 

@@ -18,16 +18,21 @@ void TestLog::held(const std::string& what) {
   write("held", json_quote(what));
 }
 
+std::string TestLog::without_folder(std::string text) const {
+  for (size_t at = text.find(folder_); at != std::string::npos; at = text.find(folder_, at)) text.erase(at, folder_.size());
+  return text;
+}
+
 void TestLog::find(Finding finding) {
-  for (size_t at = finding.sentence.find(folder_); at != std::string::npos; at = finding.sentence.find(folder_, at))
-    finding.sentence.erase(at, folder_.size());
+  finding.sentence = without_folder(std::move(finding.sentence));
   Table said = {{"where", Value(finding.where)}, {"sentence", Value(finding.sentence)}, {"rule", Value(finding.rule)}};
   if (std::isfinite(finding.size)) said["size"] = Value(finding.size);
   write("finding", to_json(Value(std::move(said))));
   result_.findings.push_back(std::move(finding));
 }
 
-void TestLog::unchecked(const std::string& what) {
+void TestLog::unchecked(const std::string& why) {
+  const std::string what = without_folder(why);
   once(result_.unchecked, what);
   write("unchecked", json_quote(what));
 }

@@ -43,7 +43,7 @@ class TestLog {
   void held(const std::string& what);
   void find(Finding finding);
   void find(const std::string& where, const std::string& sentence, const char* rule) { find({where, sentence, rule}); }
-  void unchecked(const std::string& what);
+  void unchecked(const std::string& why);
   void test(const std::string& name);
   /// What is done now, in which a plugin may end the process: it breaks `rule` then. Without arguments: that is over.
   void doing(const std::string& where = "", const char* rule = "");
@@ -52,6 +52,7 @@ class TestLog {
 
  private:
   void write(const char* key, const std::string& json);
+  std::string without_folder(std::string text) const;
   TestResult result_;
   File* lines_;
   std::string folder_;

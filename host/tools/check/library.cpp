@@ -5,6 +5,7 @@
 #include <set>
 
 #include "host/tools/check/rules.hpp"
+#include "host/tools/check/sanitizers.hpp"
 #include "host/tools/check/tests.hpp"
 #include "host/tools/compare/printed.hpp"
 
@@ -100,7 +101,7 @@ Status check_library(const CheckContext& context, TestLog& log) {
   }
   if (const int signal = Handlers().changed(before))
     log.find("open", std::string("signal ") + ::sigabbrev_np(signal) + " does something else since it was opened", rules::kAsFound);
-  log.held("opened");
+  log.held("opened" + (sanitizers_here().empty() ? "" : " under " + sanitizers_here()));
   const std::vector<CheckDevice> devices = TRY(check_devices(context.plugins, context.plugin));
   for (const CheckDevice& device : devices) context.plugins.chains(device.target.device, device.target.isa);  // opens its kernels
   check_names(context, log);

@@ -7,6 +7,7 @@
 
 #include "host/base/process.hpp"
 #include "host/tools/check/rules.hpp"
+#include "host/tools/check/sanitizers.hpp"
 #include "host/tools/check/tests.hpp"
 #include "host/tools/compare/printed.hpp"
 
@@ -26,26 +27,20 @@ struct Running {
   double seconds() const { return std::chrono::duration<double>(Clock::now() - begun).count(); }
 };
 
-/// The last line of a test's own output that says something: the program's last words.
 std::string last_line(const fs::path& log) {
   const Result<std::string> text = read_text(log, UINT64_C(1) << 26);
-  if (!text) return "";
-  std::string_view said = *text;
-  while (!said.empty() && (said.back() == '\n' || said.back() == ' ')) said.remove_suffix(1);
-  const size_t at = said.rfind("galley: ");
-  if (at != std::string_view::npos && (at == 0 || said[at - 1] == '\n')) said = said.substr(at + 8, said.find('\n', at) - at - 8);
-  else if (const size_t line = said.rfind('\n'); line != std::string_view::npos) said = said.substr(line + 1);
-  return std::string(said.substr(0, 400));
+  return text ? last_words(*text) : "";
 }
 
 /// What is wrong with a test that has not come to its end.
 Finding not_done(const Running& test, const Finding& doing, std::optional<int> code, double limit) {
   const std::string said = last_line(test.log);
-  if (!code) return {"", printed("it is not done after %.0f s", limit) + (said.empty() ? "" : ": " + said), rules::kSeconds};
+  const Result<std::string> all = read_text(test.log, UINT64_C(1) << 26);
+  if (all && !sanitizer_report(*all).empty()) return {doing.where, said, rules::kSanitized};
+  if (!code) return {"", printed("it is not done after %.0f s: ", limit) + said, rules::kSeconds};
   if (*code > 128 && !doing.rule.empty()) return {doing.where, said, doing.rule};
-  if (*code > 128) return {"", said.empty() ? printed("the process is ended by signal %d", *code - 128) : said, rules::broken_by(said)};
-  return {"", printed("the process ends with exit code %d in the middle of the test", *code) + (said.empty() ? "" : ": " + said),
-          rules::kStatus};
+  if (*code > 128) return {"", printed("the process is ended by signal %d: ", *code - 128) + said, rules::broken_by(said)};
+  return {"", printed("the process ends with exit code %d in the middle of the test: ", *code) + said, rules::kStatus};
 }
 
 Result<TestResult> result_of(Running& test, std::optional<int> code, double limit) {
@@ -65,6 +60,16 @@ Result<TestResult> result_of(Running& test, std::optional<int> code, double limi
 
 }  // namespace
 
+std::string last_words(const std::string& output) {
+  if (std::string report = sanitizer_report(output); !report.empty()) return report;
+  std::string_view said = output;
+  while (!said.empty() && (said.back() == '\n' || said.back() == ' ')) said.remove_suffix(1);
+  const size_t at = said.rfind("galley: ");
+  if (at != std::string_view::npos && (at == 0 || said[at - 1] == '\n')) said = said.substr(at + 8, said.find('\n', at) - at - 8);
+  else if (const size_t line = said.rfind('\n'); line != std::string_view::npos) said = said.substr(line + 1);
+  return said.empty() ? "it said nothing" : std::string(said.substr(0, 400));
+}
+
 Result<std::vector<TestResult>> run_checks(const CheckRun& run) {
   std::vector<std::string> tests = {kLibraryTest};
   std::vector<std::optional<TestResult>> results(1);
@@ -81,7 +86,9 @@ Result<std::vector<TestResult>> run_checks(const CheckRun& run) {
       const double share = static_cast<double>(run.at_once) * run.seconds / static_cast<double>(tests.size() + 1);
       words.insert(words.end(), {"--only", tests[next], "--lines", lines.string(), "--seconds", printed("%.2f", share)});
       (void)TRY(File::open_append(lines));
-      running.push_back({next, tests[next], lines, log, TRY(Process::start(words, log, {"TMPDIR=" + own.string()})), Clock::now()});
+      std::vector<std::string> environment = run.environment;
+      environment.push_back("TMPDIR=" + own.string());
+      running.push_back({next, tests[next], lines, log, TRY(Process::start(words, log, environment)), Clock::now()});
       ++next;
     }
     if (run.stop()) return Error{Exit::Interrupted, "interrupted", ""};

@@ -114,6 +114,7 @@ inline constexpr const char* kFingerprint =
 inline constexpr const char* kLabels = "source.h: labels, \"of each position, the token to predict there, which is mostly tokens[i + 1]\"";
 inline constexpr const char* kValidates = "source.h: GALLEY_SOURCE_VALIDATES, \"it has items that are held out for validation\"";
 
+inline constexpr const char* kSanitized = "sdk/README.md: of a plugin built with sanitizers, \"whatever they report is a finding\"";
 inline constexpr const char* kDefaults = "sdk/README.md: \"Its defaults are a recipe that works\", or example.lua says one";
 inline constexpr const char* kConfig = "sdk/README.md: config, \"A run with this strategy reads such a model\"";
 inline constexpr const char* kRanges = "sdk/README.md: \"`create` takes every value that its range allows\"";

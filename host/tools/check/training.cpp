@@ -9,8 +9,10 @@
 #include "host/base/file.hpp"
 #include "host/base/json.hpp"
 #include "host/base/process.hpp"
+#include "host/tools/check/processes.hpp"
 #include "host/tools/check/recipes.hpp"
 #include "host/tools/check/rules.hpp"
+#include "host/tools/check/sanitizers.hpp"
 #include "host/tools/compare/printed.hpp"
 
 namespace galley {
@@ -61,12 +63,8 @@ class TrainingCheck {
     std::string said;
     bool ended = true;
     /// Its error: the cause alone.
-    std::string cause() const {
-      size_t at = said.rfind("galley: ");
-      if (at == std::string::npos) return said.empty() ? "it said nothing" : said.substr(said.size() > 300 ? said.size() - 300 : 0);
-      at += 8;
-      return said.substr(at, said.find('\n', at) - at);
-    }
+    std::string cause() const { return last_words(said); }
+    const char* rule() const { return sanitizer_report(said).empty() ? rules::broken_by(cause()) : rules::kSanitized; }
   };
   Result<Ran> galley(std::vector<std::string> words) {
     words.insert(words.begin(), fs::read_symlink("/proc/self/exe").string());
@@ -87,8 +85,8 @@ class TrainingCheck {
     const Ran ran = TRY(galley(words));
     if (!ran.ended) return find(what, printed("it is not done after %.0f s", kMostSeconds), rules::kSeconds), false;
     if (ran.code == 0) return true;
-    if (ran.code > 128) find(what, printed("it is ended by signal %d: ", ran.code - 128) + ran.cause(), rules::broken_by(ran.cause()));
-    else find(what, ran.cause(), rule ? rule : rules::broken_by(ran.cause()));
+    if (ran.code > 128) find(what, printed("it is ended by signal %d: ", ran.code - 128) + ran.cause(), ran.rule());
+    else find(what, ran.cause(), rule ? rule : ran.rule());
     return false;
   }
   Result<bool> trains(const std::string& out, std::vector<std::string> more, const std::string& what) {
@@ -100,6 +98,7 @@ class TrainingCheck {
   }
 
   void check_memory() {
+    if (!sanitizers_here().empty()) return;  // which have memory of their own
     const Result<Value> usage = read_json(at("whole") + "/usage.json");
     const auto* process = usage ? usage->field<Table>("process") : nullptr;
     if (!process) return;
@@ -260,7 +259,7 @@ class TrainingCheck {
       const std::string what = "beside " + name;
       if (!ran.ended) find(what, printed("it is not done after %.0f s", kMostSeconds), rules::kSeconds);
       else if (ran.code == static_cast<int>(Exit::Recipe)) refused += (refused.empty() ? "" : ", ") + name;
-      else if (ran.code != 0) find(what, ran.cause(), rules::broken_by(ran.cause()));
+      else if (ran.code != 0) find(what, ran.cause(), ran.rule());
       else trained += (trained.empty() ? "" : ", ") + name;
     }
     if (!trained.empty()) log_.held("beside " + trained);

@@ -54,7 +54,7 @@ class Pairs {
   }
 
   galley_source_contents open(const galley_source_contents& run) {
-    if (mistake_ == "long") invalid(path_ + ": its rows may be longer than " + std::to_string(run.length));
+    if (mistake_ == "told") invalid(path_ + ": its rows may be longer than " + std::to_string(run.length));
     std::ifstream in(path_);
     if (record(in) != std::vector<std::string>{"prompt", "chosen", "rejected"})
       invalid(path_ + ": the first line is not prompt,chosen,rejected");
@@ -206,16 +206,19 @@ void logp_shape(const Node& n, Shapes& out) { out.set(0, GALLEY_F32, n.in(1).sha
 void like_first(const Node& n, Shapes& out) { out.set(0, GALLEY_F32, n.in(0).shape, n.in(0).rank); }
 void one_number(const Node&, Shapes& out) { out.set(0, GALLEY_F64, {1}); }
 
+/// Where these gradients go: kernels here add to nothing, so where one has to, it gets a tensor of its own, and the host adds.
+galley_tensor own(const Backward& b) { return b.adds(0) ? 0 : b.d_inputs[0]; }
+
 void logp_gradient(Backward& b) {
   if (b.needs(0))
-    b.d_inputs[0] = b.graph.node("pairs.logp_grad", nullptr, {b.node.inputs[0], b.node.inputs[1], b.d_outputs[0]}, {}, {b.d_inputs[0]})[0];
+    b.d_inputs[0] = b.graph.node("pairs.logp_grad", nullptr, {b.node.inputs[0], b.node.inputs[1], b.d_outputs[0]}, {}, {own(b)})[0];
 }
 void loss_gradient(Backward& b) {
   Attrs attrs;
   for (uint32_t i = 0; i < b.node.n_attrs; ++i) attrs.copy(*b.node.attrs[i]);
   if (b.needs(0))
     b.d_inputs[0] = b.graph.node("pairs.loss_grad", nullptr, {b.node.inputs[0], b.node.inputs[1], b.graph.scalar(GALLEY_SCALAR_LOSS_SEED)},
-                                 attrs, {b.d_inputs[0]})[0];
+                                 attrs, {own(b)})[0];
 }
 
 template <void compute(const Node&)>
@@ -224,22 +227,22 @@ void run(const Node& n, void*) {
 }
 bool adds_nothing(const Node& n) { return !n.accumulates(0); }
 
-constexpr uint64_t given = GALLEY_OPERAND_NO_GRADIENT;
+constexpr uint64_t given = GALLEY_OPERAND_NO_GRADIENT, each_row = GALLEY_OPERAND_SAME_ROWS;  // a number for each row of the logits
 Op logp_op("pairs.logp", "log p of each label, 0 where there is none; logits (…, V), labels (…)");
 Op logp_grad_op("pairs.logp_grad", "dlogits = (onehot(label) - softmax(logits)) · d");
 Op loss_op("pairs.loss", "sum over pairs of log(1 + exp(-beta (sum logp[b] - sum logp[b + 1]))); logp (B, S), pairs (B)");
 Op loss_grad_op("pairs.loss_grad", "its gradient by logp, times the seed");
 const bool ops_added = add(logp_op.input("logits", GALLEY_ROLE_ROWS)
-                               .input("labels", GALLEY_ROLE_ROWS, given)
-                               .output("logp", GALLEY_ROLE_ROWS)
+                               .input("labels", GALLEY_ROLE_ROWS, given | each_row)
+                               .output("logp", GALLEY_ROLE_ROWS, each_row)
                                .flags(GALLEY_OP_FULL)
                                .infer<logp_shape>()
                                .gradient<logp_gradient>()
                                .reference<logp<double>>()
                                .test("some", {{GALLEY_F32, {2, 3, 5}, -3, 3}, {GALLEY_I32, {2, 3}, -2, 4}})) &&
                        add(logp_grad_op.input("logits", GALLEY_ROLE_ROWS)
-                               .input("labels", GALLEY_ROLE_ROWS, given)
-                               .input("d", GALLEY_ROLE_ROWS, given)
+                               .input("labels", GALLEY_ROLE_ROWS, given | each_row)
+                               .input("d", GALLEY_ROLE_ROWS, given | each_row)
                                .output("dlogits", GALLEY_ROLE_ROWS)
                                .flags(GALLEY_OP_FULL)
                                .infer<like_first>()

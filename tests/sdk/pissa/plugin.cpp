@@ -114,12 +114,13 @@ class Pissa {
   }
 
  private:
-  /// The linear layers of the model's blocks.
+  /// The linear layers of the model's blocks, but for those of other adapters, which are smaller than the rank.
   template <class Do>
-  static void each(Graph& graph, const Do& with) {
+  void each(Graph& graph, const Do& with) const {
     for (galley_node n = graph.next_node(0, GALLEY_NODES_MODEL); n; n = graph.next_node(n, GALLEY_NODES_MODEL)) {
       const galley_node_info node = graph.node(n);
       if (!(node.op_flags & GALLEY_OP_LINEAR) || node.block < 0 || std::string(node.name).find(".pissa") != std::string::npos) continue;
+      if (const galley_tensor_info w = graph.info(node.inputs[1]); std::min(w.shape[0], w.shape[1]) < rank_) continue;
       with(node);
     }
   }
