@@ -142,12 +142,13 @@ Result<KernelRun> run_kernel(const galley_kernel& kernel, const LoneNode& node, 
   };
   Views of_planned, of_placed;
   const galley_node_view planned = node_at(of_planned, [](TensorId) { return nullptr; });
-  const galley_node_view* const planned_list[] = {&planned};
+  const galley_node_view* const planned_list[] = {&planned, &planned};
+  const uint32_t n_nodes = way.group ? 2 : 1;
   const TargetView view(target);
   const Caller caller = caller_of(&kernel, kernel.name);
   auto plan = new_struct<galley_kernel_plan>();
   const Status asked = call_plugin(caller, std::string("query of kernel '") + kernel.name + "'", [&](galley_error* error) {
-    const galley_status status = kernel.query(kernel.self, planned_list, 1, view.get(), &plan, error);
+    const galley_status status = kernel.query(kernel.self, planned_list, n_nodes, view.get(), &plan, error);
     if (status != GALLEY_UNSUPPORTED && status != GALLEY_INVALID) return status;
     run.refused = error->text[0] ? error->text : "it does not say why";
     return GALLEY_OK;
@@ -176,13 +177,23 @@ Result<KernelRun> run_kernel(const galley_kernel& kernel, const LoneNode& node, 
   }
   const auto workspace = static_cast<TensorId>(own.size()), constants = workspace + 1, others = workspace + 2;
   for (const int64_t bytes : {plan.workspace_bytes, plan.constants_bytes}) room(true, bytes);
-  // Of the node beside it, prepare may fill the constants.
-  for (TensorId t = 0; way.beside && t < others; ++t) room(t == constants, rooms.program.tensors[static_cast<size_t>(t)].bytes);
+  // Of the node beside it, prepare may fill the constants. That in its group is launched, too, and shares workspace and constants.
+  const bool other = way.beside || way.group;
+  for (TensorId t = 0; other && t < others; ++t) {
+    const auto like = static_cast<size_t>(t);
+    room(way.beside ? t == constants : t < workspace && own[like], rooms.program.tensors[like].bytes);
+  }
   std::vector<std::byte> before(static_cast<size_t>(rooms.end()), kJunk), after = before;
   for (size_t i = 0; i < node.inputs.size(); ++i)
     if (node.inputs[i]) put(*node.inputs[i], rooms.of(i, before).data());
   for (size_t k = 0; k < run.begins.size(); ++k)
     if (run.begins[k]) put(*run.begins[k], rooms.of(node.inputs.size() + k, before).data());
+  for (size_t i = 0; way.group && i < node.inputs.size(); ++i) {
+    if (!node.inputs[i]) continue;
+    Numbers n = *node.inputs[i];
+    for (double& x : n.floats) x /= static_cast<double>(i + 2);
+    put(n, rooms.of(static_cast<size_t>(others) + i, before).data());
+  }
   const std::unique_ptr<Machine> machine = TRY(Machine::open(rooms.program, rooms.plan, target, device, HostCopies::No));
   TRY_STATUS(machine->write_arena(0, 0, before));
   const bool fenced = way.edge != Edge::None && !machine->arena(0).empty() && !machine->queue();
@@ -195,9 +206,10 @@ Result<KernelRun> run_kernel(const galley_kernel& kernel, const LoneNode& node, 
   };
 
   const galley_node_view placed = node_at(of_placed, address);
-  const galley_node_view* const placed_list[] = {&placed};
   Views of_beside;
-  const galley_node_view beside = node_at(of_beside, [&](TensorId tensor) { return way.beside ? address(others + tensor) : nullptr; });
+  const galley_node_view beside = node_at(of_beside, [&](TensorId tensor) { return other ? address(others + tensor) : nullptr; });
+  const bool after_it = way.group == 2;
+  const galley_node_view* const placed_list[] = {after_it ? &beside : &placed, after_it ? &placed : &beside};
   const galley_node_view* const beside_list[] = {&beside};
   const auto setup_at = [&](TensorId first) {
     auto setup = new_struct<galley_kernel_setup>();
@@ -211,7 +223,8 @@ Result<KernelRun> run_kernel(const galley_kernel& kernel, const LoneNode& node, 
   };
   const auto prepare = [&](const galley_node_view* const* list, const galley_kernel_setup& setup, void** state) {
     return call_plugin(
-        caller, "prepare", [&](galley_error* error) { return kernel.prepare(kernel.self, list, 1, &setup, state, error); }, Phase::Run);
+        caller, "prepare", [&](galley_error* error) { return kernel.prepare(kernel.self, list, n_nodes, &setup, state, error); },
+        Phase::Run);
   };
   const auto release = [&](void* state) {
     return call_plugin(caller, "release", [&](galley_error*) {

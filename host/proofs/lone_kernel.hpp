@@ -17,6 +17,7 @@ struct LaunchWay {
   bool adds = false;       ///< outputs that kernels can add into are added to
   bool in_place = false;   ///< an output lies where the input lies whose buffer it may reuse
   bool beside = false;     ///< another node like it is prepared meanwhile, at addresses of its own, and released first
+  int group = 0;           ///< in one launch with another node of other numbers: 1 before it, 2 after it
   int launches = 1;        ///< from one `prepare`, each on the same operands
   Edge edge = Edge::None;  ///< on the processor: each operand lies alone, and is fenced there
 };

@@ -1045,7 +1045,7 @@ FIELD(galley_source_info, summary, 40, 8, const char*);
 FIELD(galley_source_info, flags, 48, 8, uint64_t);
 CONSTANT(GALLEY_SOURCE_INFO_MIN_SIZE, 56u);
 
-SIZE(galley_source_contents, 48);
+SIZE(galley_source_contents, 56);
 FIELD(galley_source_contents, size, 0, 4, uint32_t);
 FIELD(galley_source_contents, revision, 4, 4, uint32_t);
 FIELD(galley_source_contents, items, 8, 8, int64_t);
@@ -1053,6 +1053,7 @@ FIELD(galley_source_contents, validation_items, 16, 8, int64_t);
 FIELD(galley_source_contents, fingerprint, 24, 8, uint64_t);
 FIELD(galley_source_contents, vocabulary, 32, 8, int64_t);
 FIELD(galley_source_contents, seed, 40, 8, uint64_t);
+FIELD(galley_source_contents, length, 48, 8, int64_t);
 CONSTANT(GALLEY_SOURCE_CONTENTS_MIN_SIZE, 32u);
 
 SIZE(galley_source_row, 96);

@@ -199,6 +199,11 @@ class KernelCheck {
       if (!TRY(same_again(p, node, outputs, first, way, what))) return ok();
     }
     if (late(1)) return ++hurried_, ok();
+    for (const int at : {1, 2}) {
+      if (!(p.kernel->flags & GALLEY_KERNEL_GROUPS)) break;
+      const Again group = {{.place = 1, .group = at}, 0, BlockOrder::Free, nullptr, "with another node in its launch", rules::kBytes};
+      if (!TRY(same_again(p, node, outputs, first, group, what))) return ok();
+    }
     if (!p.device->emulated) TRY_STATUS(two_at_once(p, node, outputs, first));
     for (const auto& [way, there, sentence, rule] :
          {std::tuple{LaunchWay{.adds = true}, adds_into(node, outputs), ", where it adds to an output", rules::kAdds},
@@ -266,7 +271,8 @@ class KernelCheck {
     Result<KernelRun> ran = KernelRun();
     bool differs = false;
     const auto until = std::chrono::steady_clock::now() + kMeeting;
-    for (bool again = true; again; again = ran && ran->failed.empty() && !differs && theirs < 3 && std::chrono::steady_clock::now() < until) {
+    for (bool again = true; again;
+         again = ran && ran->failed.empty() && !differs && theirs < 3 && std::chrono::steady_clock::now() < until) {
       ran = run_kernel(*p.kernel, node, outputs, p.target, *p.device->table, {.launches = launches});
       differs = ran && !first.varies && (ran->bytes != first.bytes || ran->unsteady);
     }
