@@ -90,20 +90,6 @@ def pieces():
 
 
 @case
-def links():
-    """What the guide names of this repository is there, and so are the headings that it points to."""
-    text = re.sub(r'```.*?\n```', '', GUIDE.read_text(), flags=re.S)
-    for target in re.findall(r'\]\(([^)]+)\)', text):
-        if target.startswith('http'):
-            continue
-        file, _, heading = target.partition('#')
-        page = (GUIDE.parent / file) if file else GUIDE
-        check(page.exists(), f'{target}: there is no such file')
-        slugs = [re.sub(r'[^\w\- ]', '', h.lower()).strip().replace(' ', '-') for h in re.findall(r'^#+ (.*)$', page.read_text(), re.M)]
-        check(not heading or heading in slugs, f'{target}: the headings are {slugs}')
-
-
-@case
 def family():
     """The family of docs/families.md trains where Galley is installed."""
     install_all()

@@ -27,16 +27,15 @@ struct Running {
   double seconds() const { return std::chrono::duration<double>(Clock::now() - begun).count(); }
 };
 
-std::string last_line(const fs::path& log) {
-  const Result<std::string> text = read_text(log, UINT64_C(1) << 26);
-  return text ? last_words(*text) : "";
+std::string output_of(const Running& test) {
+  const Result<std::string> text = read_text(test.log, UINT64_C(1) << 26);
+  return text ? *text : "";
 }
 
 /// What is wrong with a test that has not come to its end.
 Finding not_done(const Running& test, const Finding& doing, std::optional<int> code, double limit) {
-  const std::string said = last_line(test.log);
-  const Result<std::string> all = read_text(test.log, UINT64_C(1) << 26);
-  if (all && !sanitizer_report(*all).empty()) return {doing.where, said, rules::kSanitized};
+  const std::string output = output_of(test), said = last_words(output);
+  if (!sanitizer_report(output).empty()) return {doing.where, said, rules::kSanitized};
   if (!code) return {"", printed("it is not done after %.0f s: ", limit) + said, rules::kSeconds};
   if (*code > 128 && !doing.rule.empty()) return {doing.where, said, doing.rule};
   if (*code > 128) return {"", printed("the process is ended by signal %d: ", *code - 128) + said, rules::broken_by(said)};
@@ -50,7 +49,7 @@ Result<TestResult> result_of(Running& test, std::optional<int> code, double limi
   // What is neither the plugin's nor a test's fault is said, and not a finding.
   const auto refused = [&](Exit exit) { return code == static_cast<int>(exit); };
   if (!out.done && (refused(Exit::Recipe) || refused(Exit::Failed) || refused(Exit::DoesNotFit))) {
-    out.unchecked.push_back("the test could not be run: " + last_line(test.log));
+    out.unchecked.push_back("the test could not be run: " + last_words(output_of(test)));
     return out;
   }
   if (code == static_cast<int>(Exit::Interrupted)) return Error{Exit::Interrupted, "interrupted in test '" + test.name + "'", ""};
