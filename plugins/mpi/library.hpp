@@ -46,17 +46,17 @@ class Library {
   GALLEY_MPI(init_thread, MPI_Init_thread, int*, char***, int, int*);
   GALLEY_MPI(finalize, MPI_Finalize, void);
   GALLEY_MPI(abort, MPI_Abort, Comm, int);
-  GALLEY_MPI(barrier, MPI_Barrier, Comm);
+  GALLEY_MPI(ibarrier, MPI_Ibarrier, Comm, Request*);
   GALLEY_MPI(comm_dup, MPI_Comm_dup, Comm, Comm*);
   GALLEY_MPI(comm_free, MPI_Comm_free, Comm*);
   GALLEY_MPI(comm_rank, MPI_Comm_rank, Comm, int*);
   GALLEY_MPI(comm_size, MPI_Comm_size, Comm, int*);
   GALLEY_MPI(comm_set_errhandler, MPI_Comm_set_errhandler, Comm, Handler);
   GALLEY_MPI(error_string, MPI_Error_string, int, char*, int*);
-  GALLEY_MPI(allgather, MPI_Allgather, const void*, int, Type, void*, int, Type, Comm);
+  GALLEY_MPI(iallgather, MPI_Iallgather, const void*, int, Type, void*, int, Type, Comm, Request*);
   GALLEY_MPI(isend, MPI_Isend, const void*, int, Type, int, int, Comm, Request*);
   GALLEY_MPI(irecv, MPI_Irecv, void*, int, Type, int, int, Comm, Request*);
-  GALLEY_MPI(wait, MPI_Wait, Request*, void* status);  // NULL: MPI_STATUS_IGNORE
+  GALLEY_MPI(test, MPI_Test, Request*, int*, void* status);  // NULL: MPI_STATUS_IGNORE
 #undef GALLEY_MPI
   const Comm world = symbol<char>("ompi_mpi_comm_world");
   const Type byte = symbol<char>("ompi_mpi_byte");

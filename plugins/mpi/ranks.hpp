@@ -34,6 +34,15 @@ class Ranks {
     const std::string of = other < 0 ? "" : " of a message with rank " + std::to_string(other);
     throw sdk::Failure(GALLEY_LOST, std::string(call) + of + ": " + library_->text(code));
   }
+  /// Waits for what a call has begun, whose code is `begun`. Throws as check.
+  void wait(int begun, Request* request, const char* call, int other = -1) {
+    check(begun, call, other);
+    int done = 0;
+    for (sdk::Patience patience;; patience.wait()) {
+      check(library_->test(request, &done, nullptr), call, other);
+      if (done) return;
+    }
+  }
   /// [thread-safe]
   bool lost() const { return lost_; }
   int culprit() const { return culprit_; }
@@ -75,7 +84,7 @@ class Messages {
       const auto to = static_cast<int>(group_.member(place));
       if (bytes) ranks_.check(mpi.isend(from, static_cast<int>(bytes), mpi.byte, to, 0, ranks_.comm(), add(to)), "MPI_Isend", to);
     }
-    for (Pending& p : pending_) ranks_.check(mpi.wait(&p.request, nullptr), "MPI_Wait", p.other);
+    for (Pending& p : pending_) ranks_.wait(kSuccess, &p.request, "MPI_Test", p.other);
     pending_.clear();
   }
 
@@ -105,7 +114,8 @@ inline void Ranks::gather(const void* mine, int64_t bytes, void* all) {
   auto* of_all = static_cast<char*>(all);
   if (bytes <= kMessage) {
     const auto size = static_cast<int>(bytes);
-    return check(library_->allgather(mine, size, library_->byte, all, size, library_->byte, comm_), "MPI_Allgather");
+    Request request = nullptr;
+    return wait(library_->iallgather(mine, size, library_->byte, all, size, library_->byte, comm_, &request), &request, "MPI_Iallgather");
   }
   Messages messages(*this, sdk::Group(rank_, ranks_));
   for (int64_t done = 0; done < bytes; done += kMessage) {

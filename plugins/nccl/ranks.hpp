@@ -4,30 +4,18 @@
 // of the communicator until it has. So whoever begins work waits for that here, without a lock, and another thread may abort meanwhile.
 #pragma once
 
-#include <sched.h>
-
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <mutex>
-#include <thread>
 #include <utility>
 
+#include "galley/cpp/exchange.hpp"
 #include "library.hpp"
 
 namespace galley::nccl {
 
-/// Waits for others: gives the processor away, and later sleeps.
-class Patience {
- public:
-  void wait() {
-    if (++turns_ < 200) sched_yield();
-    else std::this_thread::sleep_for(std::chrono::microseconds(turns_ < 2000 ? 50 : 1000));
-  }
-
- private:
-  int turns_ = 0;
-};
+using sdk::Patience;
 
 /// One thread uses it, but for check() and abort(). It owns the communicator.
 class Ranks {

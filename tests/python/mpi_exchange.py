@@ -66,7 +66,7 @@ def no_agreement():
     """A rank that expects fewer bytes than another sends says so with the node's name; its run is lost."""
     said = mpirun(2, 'apart')
     for rank in range(2):
-        text = f'h.0.exchange: reduce_scatter: MPI_Wait of a message with rank {1 - rank}: MPI_ERR_TRUNCATE: message truncated'
+        text = f'h.0.exchange: reduce_scatter: MPI_Test of a message with rank {1 - rank}: MPI_ERR_TRUNCATE: message truncated'
         check(f"rank {rank}: status 4, '{text}', check 4 'an exchange by MPI has failed', culprit {1 - rank}\n" in said.stdout, said)
 
 

@@ -1,14 +1,29 @@
-// For whoever writes kernels of exchanges: the processes of the run that a node is about, and the parts that they have of a tensor, as
-// nodes of reduce_scatter, all_gather and all_gather_here say.
+// For whoever writes kernels of exchanges: the processes of the run that a node is about, the parts that they have of a tensor, as nodes of
+// reduce_scatter, all_gather and all_gather_here say, and how to wait for other processes.
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "galley/cpp/node.hpp"
 
 namespace galley::sdk {
+
+/// Waits for another process, a moment at a time: `for (Patience patience; !done(); patience.wait()) {}`. It soon sleeps: on Linux 6.18 a
+/// loop of nothing but sched_yield kept all else from a processor for up to a minute, also the process that it waited for.
+class Patience {
+ public:
+  void wait() {
+    if (++turns_ < 200) std::this_thread::yield();
+    else std::this_thread::sleep_for(std::chrono::microseconds(turns_ < 2000 ? 50 : 1000));
+  }
+
+ private:
+  int turns_ = 0;
+};
 
 /// The processes among which a node exchanges: those of the run that lie along the node's axis with this one. The node's attributes `ranks`
 /// and `rank` count along the axis, from place 0 on; messages go to the numbers that processes have in the run.
