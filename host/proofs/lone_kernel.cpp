@@ -55,28 +55,74 @@ Values beginnings(const LoneNode& node, const Values& outputs) {
   return out;
 }
 
-/// The node as an instruction of its own: operand i is tensor i, outputs after inputs.
-Instruction instruction_of(const LoneNode& node, const Values& outputs, const Values& begins = {}) {
-  std::vector<Operand> in, out;
-  TensorId tensor = 0;
-  const auto add = [&](const std::optional<Numbers>& n, uint32_t access, std::vector<Operand>& to) {
-    Operand& o = to.emplace_back();
-    if (n) {
-      o.tensor = tensor;
-      o.shape = n->shape;
-      o.dtype = n->dtype;
-      o.access = o.later = access;
+/// An operand of a launch, of which the tensor is that of its place among all: inputs of all nodes, then outputs of all nodes.
+struct Laid {
+  const LoneNode* node;
+  size_t k;
+  bool output;
+  const std::optional<Numbers>* numbers;
+  Operand operand;
+  bool has_room = false;  ///< memory of its own
+
+  bool updated() const { return !output && updates_input(node->op, k); }
+  std::string text() const {
+    const galley_operand_rule* rule = output ? output_rule(node->op, k) : input_rule(node->op, k);
+    return std::string(output ? "output " : "input ") + std::to_string(k) + " ('" + (rule ? rule->name : "") + "')";
+  }
+};
+std::vector<Laid> laid_out(const LoneLaunch& launch, const Values& begins) {
+  std::vector<Laid> out;
+  std::vector<size_t> first_input, first_output;
+  const auto add = [&](const LoneNode& node, const Values& all, bool output) {
+    (output ? first_output : first_input).push_back(out.size());
+    for (size_t k = 0; k < all.size(); ++k) {
+      Laid& laid = out.emplace_back(Laid{&node, k, output, &all[k], {}});
+      if (!all[k]) continue;
+      laid.has_room = true;
+      Operand& o = laid.operand;
+      o.tensor = static_cast<TensorId>(out.size() - 1);
+      o.shape = all[k]->shape;
+      o.dtype = all[k]->dtype;
+      o.access = laid.updated()                   ? GALLEY_READ_WRITE
+                 : !output                        ? GALLEY_READ
+                 : k < begins.size() && begins[k] ? GALLEY_ACCUMULATE
+                                                  : GALLEY_WRITE;
+      o.later = o.access;
     }
-    ++tensor;
   };
-  for (size_t i = 0; i < node.inputs.size(); ++i) add(node.inputs[i], updates_input(node.op, i) ? GALLEY_READ_WRITE : GALLEY_READ, in);
-  for (size_t k = 0; k < outputs.size(); ++k) add(outputs[k], k < begins.size() && begins[k] ? GALLEY_ACCUMULATE : GALLEY_WRITE, out);
-  return launch_of({node.name, node.op, node.attrs, node.flags, node.first_row, node.block}, std::move(in), std::move(out));
+  for (const LoneLaunch::Link& link : launch.links) add(*link.node, link.node->inputs, false);
+  for (const LoneLaunch::Link& link : launch.links) add(*link.node, *link.outputs, true);
+  for (size_t l = 1; l < launch.links.size(); ++l) {
+    const bool updates = launch.links[l - 1].outputs->empty();
+    Laid &made = out[updates ? first_input[l - 1] : first_output[l - 1]], &read = out[first_input[l] + launch.links[l].reads];
+    read.has_room = false;
+    read.operand.inner = static_cast<uint32_t>(l);
+    read.operand.tensor = made.operand.tensor;
+    if (updates || launch.kept) continue;
+    made.has_room = false;
+    made.operand.inner = read.operand.inner;
+    made.operand.tensor = read.operand.tensor = no_tensor;
+  }
+  return out;
 }
 
-std::string operand_text(const galley_op* op, size_t k, bool output) {
-  const galley_operand_rule* rule = output ? output_rule(op, k) : input_rule(op, k);
-  return std::string(output ? "output " : "input ") + std::to_string(k) + " ('" + (rule ? rule->name : "") + "')";
+/// The launch as an instruction: inputs of all nodes, then outputs of all nodes.
+Instruction instruction_of(const LoneLaunch& launch, const std::vector<Laid>& laid) {
+  Instruction out;
+  Launch& made = *out.launch();
+  made.nodes.clear();
+  made.links = launch.links.size();
+  for (const LoneLaunch::Link& link : launch.links) {
+    const LoneNode& node = *link.node;
+    made.nodes.push_back({node.name, node.op, node.attrs, node.flags, node.first_row, node.block});
+    out.name += (out.name.empty() ? "" : ">") + node.name;
+  }
+  for (size_t l = 0; l < launch.links.size(); ++l) {
+    made.nodes[l].inputs = {l ? made.nodes[l - 1].inputs.first + made.nodes[l - 1].inputs.count : 0, launch.links[l].node->inputs.size()};
+    made.nodes[l].outputs = {l ? made.nodes[l - 1].outputs.first + made.nodes[l - 1].outputs.count : 0, launch.links[l].outputs->size()};
+  }
+  for (const Laid& o : laid) (o.output ? out.outputs : out.inputs).push_back(o.operand);
+  return out;
 }
 
 /// Where a lone node's operands lie, then its workspace and its constants: tensors of a program without instructions, all in class 0.
@@ -108,47 +154,71 @@ struct Rooms {
 };
 
 /// What a launch has written that it may not write: "" if nothing. `own`: the tensors that are its own to write.
-std::string written_elsewhere(const LoneNode& node, const Rooms& rooms, const std::vector<uint8_t>& own,
+std::string written_elsewhere(const std::vector<Laid>& laid, const Rooms& rooms, const std::vector<uint8_t>& own,
                               const std::vector<std::byte>& before, std::vector<std::byte> after) {
   std::vector<std::byte> expected = before;
   for (size_t t = 0; t < own.size(); ++t)
     if (own[t]) std::ranges::copy(rooms.of(t, after), rooms.of(t, expected).begin());
-  for (size_t i = 0; i < node.inputs.size(); ++i)
-    if (!std::ranges::equal(rooms.of(i, after), rooms.of(i, expected))) return "it writes to " + operand_text(node.op, i, false);
+  for (size_t i = 0; i < laid.size() && !laid[i].output; ++i)
+    if (!std::ranges::equal(rooms.of(i, after), rooms.of(i, expected))) return "it writes to " + laid[i].text();
   return after == expected ? "" : "it writes outside of its operands";
 }
 
-}  // namespace
-
-Result<KernelRun> run_kernel(const galley_kernel& kernel, const LoneNode& node, const Values& outputs, const Target& target,
-                             const galley_device& device, const LaunchWay& way) {
-  KernelRun run;
-  if (way.adds) run.begins = beginnings(node, outputs);
-  const Instruction code = instruction_of(node, outputs, run.begins);
-  const auto attrs = node.attrs.view();
-  struct Views {
-    std::deque<galley_operand> operands;
-    std::vector<const galley_operand*> in, out;
-  };
-  const auto node_at = [&](Views& views, const auto& address_of) {
-    TensorId at = 0;
+/// The nodes of a launch as plugins see them, with an address for each tensor.
+class LaunchViews {
+ public:
+  template <class AddressOf>
+  LaunchViews(const LoneLaunch& launch, const Instruction& code, TensorId first, const AddressOf& address_of) {
     for (const auto* operands : {&code.inputs, &code.outputs})
       for (const Operand& o : *operands) {
-        void* const address = address_of(at++);
-        auto& list = operands == &code.inputs ? views.in : views.out;
-        list.push_back(o.present() ? &views.operands.emplace_back(operand_view(o, "", address, o.access)) : nullptr);
+        // One name for the same bytes, and for nothing else.
+        const std::string& name =
+            names_.emplace_back(o.present() ? std::to_string(first + o.tensor) : "between " + std::to_string(o.inner));
+        auto& list = operands == &code.inputs ? in_ : out_;
+        void* const address = o.present() ? address_of(first + o.tensor) : nullptr;
+        list.push_back(o.present() || o.inner ? &operands_.emplace_back(operand_view(o, name.c_str(), address, o.access)) : nullptr);
       }
-    return node_view(code.launch()->nodes.front(), node.length, views.in, views.out, attrs);
-  };
-  Views of_planned, of_placed;
-  const galley_node_view planned = node_at(of_planned, [](TensorId) { return nullptr; });
-  const galley_node_view* const planned_list[] = {&planned, &planned};
-  const uint32_t n_nodes = way.group ? 2 : 1;
+    for (size_t l = 0; l < launch.links.size(); ++l) {
+      const LaunchNode& node = code.launch()->nodes[l];
+      const auto of = [](const auto& list, const OperandRange& range) { return std::span(list).subspan(range.first, range.count); };
+      nodes_.push_back(node_view(node, launch.links[l].node->length, of(in_, node.inputs), of(out_, node.outputs),
+                                 attrs_.emplace_back(node.attrs.view())));
+    }
+  }
+  void add_to(std::vector<const galley_node_view*>& list) const {
+    for (const galley_node_view& node : nodes_) list.push_back(&node);
+  }
+
+ private:
+  std::deque<std::string> names_;
+  std::deque<galley_operand> operands_;
+  std::vector<const galley_operand*> in_, out_;
+  std::deque<std::vector<const galley_attr*>> attrs_;
+  std::deque<galley_node_view> nodes_;
+};
+
+}  // namespace
+
+Result<KernelRun> run_kernel(const galley_kernel& kernel, const LoneLaunch& launch, const Target& target, const galley_device& device,
+                             const LaunchWay& way) {
+  const LoneNode& node = *launch.links.front().node;  // of one alone, `adds` and `in_place` are asked
+  const Values& outputs = *launch.links.front().outputs;
+  KernelRun run;
+  if (way.adds) run.begins = beginnings(node, outputs);
+  const std::vector<Laid> laid = laid_out(launch, run.begins);
+  const Instruction code = instruction_of(launch, laid);
+  const auto workspace = static_cast<TensorId>(laid.size()), constants = workspace + 1, others = workspace + 2;
+  const auto nowhere = [](TensorId) -> void* { return nullptr; };
+  const LaunchViews of_planned(launch, code, 0, nowhere), planned_beside(launch, code, others, nowhere);
+  std::vector<const galley_node_view*> planned_list;
+  of_planned.add_to(planned_list);
+  if (way.group) planned_beside.add_to(planned_list);
+  const auto n_nodes = static_cast<uint32_t>(planned_list.size());
   const TargetView view(target);
   const Caller caller = caller_of(&kernel, kernel.name);
   auto plan = new_struct<galley_kernel_plan>();
   const Status asked = call_plugin(caller, std::string("query of kernel '") + kernel.name + "'", [&](galley_error* error) {
-    const galley_status status = kernel.query(kernel.self, planned_list, n_nodes, view.get(), &plan, error);
+    const galley_status status = kernel.query(kernel.self, planned_list.data(), n_nodes, view.get(), &plan, error);
     if (status != GALLEY_UNSUPPORTED && status != GALLEY_INVALID) return status;
     run.refused = error->text[0] ? error->text : "it does not say why";
     return GALLEY_OK;
@@ -164,18 +234,16 @@ Result<KernelRun> run_kernel(const galley_kernel& kernel, const LoneNode& node, 
     own.push_back(is_own);
     rooms.add(bytes);
   };
-  for (size_t i = 0; i < node.inputs.size(); ++i) room(updates_input(node.op, i), node.inputs[i] ? size_of(*node.inputs[i]) : 0);
-  for (size_t k = 0; k < outputs.size(); ++k) {
-    const int64_t reused = way.in_place ? reused_by(node, outputs, k) : -1;
+  for (const Laid& o : laid) {
+    const int64_t reused = o.output && way.in_place ? reused_by(node, outputs, o.k) : -1;
     if (reused < 0) {
-      room(true, outputs[k] ? size_of(*outputs[k]) : 0);
+      room(o.output || o.updated(), o.has_room ? size_of(**o.numbers) : 0);
     } else {
       own[static_cast<size_t>(reused)] = true;
       own.push_back(true);
       rooms.add_at(reused);
     }
   }
-  const auto workspace = static_cast<TensorId>(own.size()), constants = workspace + 1, others = workspace + 2;
   for (const int64_t bytes : {plan.workspace_bytes, plan.constants_bytes}) room(true, bytes);
   // Of the node beside it, prepare may fill the constants. That in its group is launched, too, and shares workspace and constants.
   const bool other = way.beside || way.group;
@@ -184,15 +252,15 @@ Result<KernelRun> run_kernel(const galley_kernel& kernel, const LoneNode& node, 
     room(way.beside ? t == constants : t < workspace && own[like], rooms.program.tensors[like].bytes);
   }
   std::vector<std::byte> before(static_cast<size_t>(rooms.end()), kJunk), after = before;
-  for (size_t i = 0; i < node.inputs.size(); ++i)
-    if (node.inputs[i]) put(*node.inputs[i], rooms.of(i, before).data());
-  for (size_t k = 0; k < run.begins.size(); ++k)
-    if (run.begins[k]) put(*run.begins[k], rooms.of(node.inputs.size() + k, before).data());
-  for (size_t i = 0; way.group && i < node.inputs.size(); ++i) {
-    if (!node.inputs[i]) continue;
-    Numbers n = *node.inputs[i];
-    for (double& x : n.floats) x /= static_cast<double>(i + 2);
-    put(n, rooms.of(static_cast<size_t>(others) + i, before).data());
+  for (size_t t = 0; t < laid.size(); ++t) {
+    if (!laid[t].has_room) continue;
+    if (laid[t].output && laid[t].k < run.begins.size() && run.begins[laid[t].k]) put(*run.begins[laid[t].k], rooms.of(t, before).data());
+    if (laid[t].output) continue;
+    put(**laid[t].numbers, rooms.of(t, before).data());
+    if (!way.group) continue;
+    Numbers n = **laid[t].numbers;
+    for (double& x : n.floats) x /= static_cast<double>(t + 2);
+    put(n, rooms.of(static_cast<size_t>(others) + t, before).data());
   }
   const std::unique_ptr<Machine> machine = TRY(Machine::open(rooms.program, rooms.plan, target, device, HostCopies::No));
   TRY_STATUS(machine->write_arena(0, 0, before));
@@ -205,12 +273,14 @@ Result<KernelRun> run_kernel(const galley_kernel& kernel, const LoneNode& node, 
     return fenced ? alone[static_cast<size_t>(tensor)] : machine->kernel_address(tensor);
   };
 
-  const galley_node_view placed = node_at(of_placed, address);
-  Views of_beside;
-  const galley_node_view beside = node_at(of_beside, [&](TensorId tensor) { return other ? address(others + tensor) : nullptr; });
-  const bool after_it = way.group == 2;
-  const galley_node_view* const placed_list[] = {after_it ? &beside : &placed, after_it ? &placed : &beside};
-  const galley_node_view* const beside_list[] = {&beside};
+  const LaunchViews of_placed(launch, code, 0, address);
+  const auto address_beside = [&](TensorId tensor) { return other ? address(tensor) : nullptr; };
+  const LaunchViews of_beside(launch, code, others, address_beside);
+  std::vector<const galley_node_view*> placed_list, beside_list;
+  of_beside.add_to(beside_list);
+  if (way.group == 2) of_beside.add_to(placed_list);
+  of_placed.add_to(placed_list);
+  if (way.group == 1) of_beside.add_to(placed_list);
   const auto setup_at = [&](TensorId first) {
     auto setup = new_struct<galley_kernel_setup>();
     setup.target = view.get();
@@ -221,9 +291,10 @@ Result<KernelRun> run_kernel(const galley_kernel& kernel, const LoneNode& node, 
     setup.constants_bytes = plan.constants_bytes;
     return setup;
   };
-  const auto prepare = [&](const galley_node_view* const* list, const galley_kernel_setup& setup, void** state) {
+  const auto prepare = [&](const std::vector<const galley_node_view*>& list, const galley_kernel_setup& setup, void** state) {
+    const auto n = static_cast<uint32_t>(list.size());
     return call_plugin(
-        caller, "prepare", [&](galley_error* error) { return kernel.prepare(kernel.self, list, n_nodes, &setup, state, error); },
+        caller, "prepare", [&](galley_error* error) { return kernel.prepare(kernel.self, list.data(), n, &setup, state, error); },
         Phase::Run);
   };
   const auto release = [&](void* state) {
@@ -253,20 +324,20 @@ Result<KernelRun> run_kernel(const galley_kernel& kernel, const LoneNode& node, 
     std::ranges::copy(rooms.of(static_cast<size_t>(constants), after), constant.begin());
   }
   Status ran = ok();
-  int64_t used = 0;
-  for (int launch = 0; launch < way.launches && ran.ok(); ++launch) {
-    if (launch > 0) {
+  for (int turn = 0; turn < way.launches && ran.ok(); ++turn) {
+    if (turn > 0) {
       std::vector<std::byte> again = before;
       std::ranges::copy(constant, rooms.of(static_cast<size_t>(constants), again).begin());
       TRY_STATUS(machine->write_arena(0, 0, again));
     }
-    if (launch == 1) used = memory_in_use();
+    const int64_t used = memory_in_use();
     ran = machine->launch(0, kernel, state, caller);
     if (ran.ok()) ran = machine->synchronize();
-    if (launch > 0 && launch + 1 == way.launches) run.left = (memory_in_use() - used) / launch;
+    // The least of all: a thread that comes to work late makes itself room once.
+    if (turn > 0) run.left = turn == 1 ? memory_in_use() - used : std::min(run.left, memory_in_use() - used);
     if (!ran.ok() || way.launches == 1) continue;
     TRY_STATUS(machine->read_arena(0, 0, after));
-    if (launch == 0) first = after;
+    if (turn == 0) first = after;
     for (size_t t = 0; t < own.size() && static_cast<TensorId>(t) != workspace; ++t)
       run.unsteady = run.unsteady || (own[t] && !std::ranges::equal(rooms.of(t, first), rooms.of(t, after)));
   }
@@ -292,15 +363,13 @@ Result<KernelRun> run_kernel(const galley_kernel& kernel, const LoneNode& node, 
   } else {
     TRY_STATUS(machine->read_arena(0, 0, after));
   }
-  run.failed = written_elsewhere(node, rooms, own, before, after);
-  size_t tensor = 0;
-  for (const Values* operands : {&node.inputs, &outputs})
-    for (const auto& n : *operands) {
-      const std::span<const std::byte> bytes = rooms.of(tensor, after);
-      (operands == &node.inputs ? run.inputs : run.outputs).push_back(n ? std::optional(taken(*n, bytes.data())) : std::nullopt);
-      if (n && (operands == &outputs || updates_input(node.op, tensor))) run.bytes.emplace_back(bytes.begin(), bytes.end());
-      ++tensor;
-    }
+  run.failed = written_elsewhere(laid, rooms, own, before, after);
+  for (size_t t = 0; t < laid.size(); ++t) {
+    const std::span<const std::byte> bytes = rooms.of(t, after);
+    (laid[t].output ? run.outputs : run.inputs)
+        .push_back(laid[t].has_room ? std::optional(taken(**laid[t].numbers, bytes.data())) : std::nullopt);
+    if (laid[t].has_room && (laid[t].output || laid[t].updated())) run.bytes.emplace_back(bytes.begin(), bytes.end());
+  }
   return run;
 }
 
@@ -316,27 +385,28 @@ bool reuses_inputs(const LoneNode& node, const Values& outputs) {
   return false;
 }
 
-Result<KernelError> kernel_error(const LoneNode& node, const Values& outputs, const KernelRun& run) {
-  const Instruction code = instruction_of(node, outputs, run.begins);
-  const Reading reading = [&](const Operand& o) -> Result<Numbers> { return *node.inputs[static_cast<size_t>(o.tensor)]; };
-  const LaunchNode& only = code.launch()->nodes.front();
+Result<KernelError> kernel_error(const LoneLaunch& launch, const KernelRun& run) {
+  const std::vector<Laid> laid = laid_out(launch, run.begins);
+  const Instruction code = instruction_of(launch, laid);
+  const Reading reading = [&](const Operand& o) -> Result<Numbers> { return **laid[static_cast<size_t>(o.tensor)].numbers; };
   std::vector<std::vector<Made>> ways;
-  for (int way = 0; way <= (can_move(code) ? kMoved : 0); ++way) ways.push_back(TRY(evaluate(code, node.length, reading, {}, way)));
+  for (int way = 0; way <= (can_move(code) ? kMoved : 0); ++way)
+    ways.push_back(TRY(evaluate(code, launch.links.front().node->length, reading, {}, way)));
   KernelError out;
-  const auto hold = [&](size_t k, bool output) {
-    const auto numbers = [&](size_t way) { return &*(output ? ways[way][0].outputs : ways[way][0].inputs)[k]; };
+  for (size_t t = 0; t < laid.size(); ++t) {
+    const Laid& o = laid[t];
+    if (!o.has_room || !(o.output || o.updated())) continue;
+    const auto at = static_cast<size_t>(std::ranges::find(launch.links, o.node, &LoneLaunch::Link::node) - launch.links.begin());
+    const auto numbers = [&](size_t way) { return &*(o.output ? ways[way][at].outputs : ways[way][at].inputs)[o.k]; };
     std::vector<const Numbers*> moved;
     for (size_t way = 1; way < ways.size(); ++way) moved.push_back(numbers(way));
-    const Rounding rounding = {unit_of(code, only), terms_of(code, only, k, output)};
-    const Numbers* const before = output && k < run.begins.size() && run.begins[k] ? &*run.begins[k] : nullptr;
-    const Worst worst = compare(*(output ? run.outputs : run.inputs)[k], *numbers(0), moved, before, rounding);
-    if (worst.share <= out.share && !out.operand.empty()) return;
-    out = {worst.share, operand_text(node.op, k, output), worst};
-  };
-  for (size_t i = 0; i < node.inputs.size(); ++i)
-    if (node.inputs[i] && updates_input(node.op, i)) hold(i, false);
-  for (size_t k = 0; k < outputs.size(); ++k)
-    if (outputs[k]) hold(k, true);
+    const LaunchNode& node = code.launch()->nodes[at];
+    const Rounding rounding = {unit_of(code, node), terms_of(code, node, o.k, o.output)};
+    const Numbers* const before = o.output && o.k < run.begins.size() && run.begins[o.k] ? &*run.begins[o.k] : nullptr;
+    const Worst worst = compare(*(o.output ? run.outputs[t - run.inputs.size()] : run.inputs[t]), *numbers(0), moved, before, rounding);
+    if (worst.share <= out.share && !out.operand.empty()) continue;
+    out = {worst.share, (launch.links.size() > 1 ? o.node->op->name + std::string(", ") : "") + o.text(), worst};
+  }
   return out;
 }
 

@@ -1,4 +1,4 @@
-// Runs a kernel by itself: one node, one launch, on an open device of its own.
+// Runs a kernel by itself: one node or one chain, one launch, on an open device of its own.
 #pragma once
 
 #include <optional>
@@ -11,6 +11,20 @@
 
 namespace galley {
 
+/// What one launch computes: a node, or the links of a chain. It points to the nodes and to what their references make of them.
+struct LoneLaunch {
+  struct Link {
+    const LoneNode* node;
+    const Values* outputs;
+    size_t reads = 0;  ///< but of the first: the input that the link before makes, as its output 0, or as the input 0 that it updates
+  };
+  std::vector<Link> links;
+  bool kept = true;  ///< what lies between two links has memory; what a link updates always has
+
+  LoneLaunch(const LoneNode& node, const Values& outputs) : links({{&node, &outputs}}) {}
+  LoneLaunch(std::vector<Link> chain, bool is_kept) : links(std::move(chain)), kept(is_kept) {}
+};
+
 /// How a kernel is launched, beside the usual way.
 struct LaunchWay {
   int place = 0;           ///< each 0, 1, … has other addresses
@@ -22,23 +36,23 @@ struct LaunchWay {
   Edge edge = Edge::None;  ///< on the processor: each operand lies alone, and is fenced there
 };
 
-/// The result of a kernel for a node.
+/// The result of a kernel for a launch. Operands are those of all nodes, one node after the other.
 struct KernelRun {
-  std::string refused;                        ///< why the kernel does not take the node; "": it does
+  std::string refused;                        ///< why the kernel does not take the nodes; "": it does
   std::string failed;                         ///< what it did wrong besides numbers, of which there are none then; "": nothing
   bool varies = false;                        ///< it says that its bytes may differ from run to run
   bool goes_on = false;                       ///< of several launches: something has been written after the last one has come back
   bool unsteady = false;                      ///< a later launch has left other bytes than the first
-  int64_t left = 0;                           ///< bytes of the process's own memory that each later launch has left
-  Values inputs, outputs;                     ///< as the kernel has left them
+  int64_t left = 0;                           ///< bytes of the process's own memory that each later launch has left at least
+  Values inputs, outputs;                     ///< as the kernel has left them; nothing for what has no memory
   Values begins;                              ///< what outputs were added to
   std::vector<std::vector<std::byte>> bytes;  ///< bytes of outputs, and of inputs that it updates
 };
 
 /// Queries, prepares, launches and releases a kernel. Outputs, workspace and constants begin as NaN. An error is the device's or the
 /// host's. [thread-safe], if the device is
-Result<KernelRun> run_kernel(const galley_kernel& kernel, const LoneNode& node, const Values& outputs, const Target& target,
-                             const galley_device& device, const LaunchWay& way = {});
+Result<KernelRun> run_kernel(const galley_kernel& kernel, const LoneLaunch& launch, const Target& target, const galley_device& device,
+                             const LaunchWay& way = {});
 /// Whether a way is another one than the usual for this node.
 bool adds_into(const LoneNode& node, const Values& outputs);
 bool reuses_inputs(const LoneNode& node, const Values& outputs);
@@ -49,6 +63,6 @@ struct KernelError {
   std::string operand;
   Worst worst;
 };
-Result<KernelError> kernel_error(const LoneNode& node, const Values& outputs, const KernelRun& run);
+Result<KernelError> kernel_error(const LoneLaunch& launch, const KernelRun& run);
 
 }  // namespace galley

@@ -64,6 +64,35 @@ const char* NodeParts::name(Flag flag) {
   return flag == Flag::Node ? "its own" : flag == Flag::Operand ? "an operand's" : "an attribute's";
 }
 
+bool takes(const LoneNode& node) {
+  if (!node.op->infer) return true;
+  const NodeParts parts(node, {});
+  std::vector<galley_shape> shapes(node.op->n_outputs, new_struct<galley_shape>());
+  std::vector<galley_shape*> pointers;
+  for (galley_shape& s : shapes) pointers.push_back(&s);
+  return call_plugin(caller_of(node.op, node.op->name), "infer",
+                     [&](galley_error* error) { return node.op->infer(node.op->self, &parts.view(), pointers.data(), error); })
+      .ok();
+}
+
+std::vector<LoneNode> in_16_bit(const LoneNode& node) {
+  std::vector<LoneNode> out;
+  for (const uint32_t dtype : {GALLEY_BF16, GALLEY_F16}) {
+    LoneNode other = node;
+    bool changed = false;
+    for (size_t i = 0; i < other.inputs.size(); ++i) {
+      auto& n = other.inputs[i];
+      if (!n || n->dtype != GALLEY_F32 || !(input_rule(node.op, i)->flags & (GALLEY_OPERAND_COMPUTE | GALLEY_OPERAND_ANY_DTYPE))) continue;
+      const std::vector<double> numbers = n->floats;
+      n->dtype = dtype;
+      if (!numbers.empty()) n->set(numbers);
+      changed = true;
+    }
+    if (changed) out.push_back(std::move(other));
+  }
+  return out;
+}
+
 std::vector<OtherSize> other_sizes(const LoneNode& node, const galley_op_case& example, std::mt19937_64& random) {
   std::vector<OtherSize> out;
   for (size_t i = 0; i < node.inputs.size(); ++i)

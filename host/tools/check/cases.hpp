@@ -41,6 +41,12 @@ class NodeParts {
   galley_node_view view_ = {};
 };
 
+/// Whether the op's shape rule takes a node.
+bool takes(const LoneNode& node);
+
+/// The node with what it reads in the dtype that it computes in, or in any, in BF16 and in F16; none if it reads nothing of that kind in F32.
+std::vector<LoneNode> in_16_bit(const LoneNode& node);
+
 /// The node in other sizes, each with what it is: one row, more rows, and an operand that no longer fits the others. Numbers are drawn from
 /// the case's ranges. None of a node that reads whole numbers, which may be places in another operand.
 struct OtherSize {

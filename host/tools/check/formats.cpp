@@ -341,6 +341,24 @@ class FormatCheck {
                  ok();
         }
       }
+    for (const uint32_t dtype : {GALLEY_BF16, GALLEY_F16}) {
+      const std::string to_dtype = where + " to " + dtype_text(dtype);
+      std::vector<uint16_t> is(static_cast<size_t>(count) + 8, 0x5a5a), nearest(is.size());
+      if (const Status status = decode(0, count, is.data(), dtype); !status)
+        return find(to_dtype, status.error().cause, rules::kRounded), ok();
+      if (std::any_of(is.begin() + count, is.end(), [](uint16_t x) { return x != 0x5a5a; }))
+        return find(to_dtype, "it writes after its last number", rules::kRounded), ok();
+      convert(nearest.data(), dtype, y.data(), GALLEY_F64, count);
+      for (size_t i = 0; i < y.size(); ++i) {
+        if (is[i] == nearest[i] || std::isnan(y[i])) continue;
+        double number = 0, wanted = 0;
+        convert(&number, GALLEY_F64, &is[i], dtype, 1);
+        convert(&wanted, GALLEY_F64, &nearest[i], dtype, 1);
+        // What is rounded may be that number in F32.
+        if (std::isfinite(wanted) && std::fabs(number - y[i]) <= std::fabs(wanted - y[i]) + 4e-6 * std::fabs(y[i])) continue;
+        return find(to_dtype, printed("number %zu is %.7g, and %.7g rounded once is %.7g", i, number, y[i], wanted), rules::kRounded), ok();
+      }
+    }
     log_.held("codec: decode");
     return check_encode(where, codec, caller, node, state.data(), unit, bytes, whole, decode);
   }

@@ -101,6 +101,7 @@ inline constexpr const char* kExact =
 inline constexpr const char* kZeros = "format.h: \"zeros come back as zeros\"";
 inline constexpr const char* kOption = "format.h: components, \"Returns GALLEY_INVALID for an option that it does not know\"";
 inline constexpr const char* kCodec = "format.h: galley_codec, \"Every number is the one that the unpack op gives\"";
+inline constexpr const char* kRounded = "format.h: decode, numbers \"each rounded once to `dtype` (F32, BF16 or F16)\"";
 inline constexpr const char* kDecode = "format.h: decode, \"Writes the operand's numbers with the indices first to first + n - 1\"";
 
 inline constexpr const char* kRows = "source.h: read, \"The same row is the same numbers whenever it is asked for\"";
