@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <utility>
 
 #include "host/base/file.hpp"
 #include "host/base/new_file.hpp"
@@ -28,9 +29,9 @@ std::string underscored(std::string name) {
   return name;
 }
 
-/// The template's text with another id: where the id is a text or begins one, a file's name, the name of the project or of a kind of data;
-/// and where it begins an identifier.
-std::string renamed(std::string text, const std::string& id, const std::string& name) {
+/// The template's text with another id: where the id is a text or begins one, a file's name, the name of the project or of a kind of data,
+/// which recipes write as a word; and where it begins an identifier.
+std::string renamed(std::string text, const std::string& kind, const std::string& id, const std::string& name) {
   const auto replace = [&](const std::string& from, const std::string& to) {
     for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at)) {
       const bool within = is_word(from.front()) && at > 0 && is_word(text[at - 1]);
@@ -38,8 +39,11 @@ std::string renamed(std::string text, const std::string& id, const std::string& 
       at += within ? from.size() : to.size();
     }
   };
+  if (kind == "source")
+    for (const auto& [before, after] : {std::pair{"data.", ""}, {"name = \"", "\""}, {">(\"", "\")"}})
+      replace(before + id + after, before + underscored(name) + after);
   replace(underscored(id) + "_", underscored(name) + "_");
-  for (const char* before : {"\"", "/", "project(", "data."})
+  for (const char* before : {"\"", "/", "project("})
     for (const char* after : {"\"", ".", " ", "(", ":", "-"}) replace(before + id + after, before + name + after);
   for (const char* after : {"-cuda", "` runs"}) replace(id + after, name + after);
   return text;
@@ -79,7 +83,7 @@ Status command_plugin(const CommandLine& a) {
   for (const fs::directory_entry& entry : fs::directory_iterator(from, error)) {
     const std::string text = TRY(read_text(entry.path(), UINT64_C(1) << 20));
     File file = TRY(File::create(made / entry.path().filename()));
-    TRY_STATUS(file.write(renamed(text, id, name)));
+    TRY_STATUS(file.write(renamed(text, kind, id, name)));
   }
   fs::rename(made, out, error);
   if (error) return run_error("cannot write " + out.string() + ": " + error.message());

@@ -42,6 +42,7 @@ Pool& pool() {
   return pool_of(static_cast<int>(usable_threads()));
 }
 
+constexpr std::chrono::microseconds kWhile(200);  // of BlockOrder::Late
 std::atomic<BlockOrder> block_order = BlockOrder::Free;
 std::atomic<const char*> misuse = nullptr;
 void note_misuse(const char* what) {
@@ -61,9 +62,10 @@ void parallel(void*, int64_t blocks, void (*fn)(void*, int64_t), void* context) 
   if (!fn) note_misuse("it divides work among threads without a function (NULL)");
   if (blocks <= 0 || !fn) return;
   const BlockOrder order = block_order.load(std::memory_order_relaxed);
-  if (order == BlockOrder::Late) std::this_thread::sleep_for(std::chrono::microseconds(200));
-  if (order != BlockOrder::Reverse) return pool().run(blocks, fn, context);
-  while (blocks > 0) fn(context, --blocks);
+  if (order == BlockOrder::Late) std::this_thread::sleep_for(kWhile);
+  while (order == BlockOrder::Reverse && blocks > 0) fn(context, --blocks);
+  if (blocks > 0) pool().run(blocks, fn, context);
+  if (order == BlockOrder::Late) std::this_thread::sleep_for(kWhile);
 }
 
 const void* service(void*, const char* id) { return id && std::string_view(id) == GALLEY_FILES ? files_service() : nullptr; }

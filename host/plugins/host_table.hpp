@@ -10,8 +10,8 @@ namespace galley {
 /// Lives as long as the process. [thread-safe]
 const galley_host* host_table();
 
-/// In which order `parallel` does blocks: as threads come free, also after a while in which other sessions get on, or on the calling thread
-/// from the last one to the first. For checks: nothing may depend on it. [thread-safe]
+/// In which order `parallel` does blocks: as threads come free, also with a while before and after in which other sessions get on, or on the
+/// calling thread from the last one to the first. For checks: nothing may depend on it. [thread-safe]
 enum class BlockOrder : uint8_t { Free, Reverse, Late };
 void set_block_order(BlockOrder order);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <memory>
 #include <span>
 #include <thread>
 
@@ -55,11 +56,12 @@ Values beginnings(const LoneNode& node, const Values& outputs) {
   return out;
 }
 
-/// An operand of a launch, of which the tensor is that of its place among all: inputs of all nodes, then outputs of all nodes.
+/// An operand of a launch, of which the tensor is that of its place among all: inputs of all nodes, components of those in formats, then
+/// outputs of all nodes.
 struct Laid {
   const LoneNode* node;
-  size_t k;
-  bool output;
+  size_t link, k;
+  bool output, component;
   const std::optional<Numbers>* numbers;
   Operand operand;
   bool has_room = false;  ///< memory of its own
@@ -67,31 +69,46 @@ struct Laid {
   bool updated() const { return !output && updates_input(node->op, k); }
   std::string text() const {
     const galley_operand_rule* rule = output ? output_rule(node->op, k) : input_rule(node->op, k);
-    return std::string(output ? "output " : "input ") + std::to_string(k) + " ('" + (rule ? rule->name : "") + "')";
+    return std::string(component ? "a component of " : "") + (output ? "output " : "input ") + std::to_string(k) + " ('" +
+           (rule ? rule->name : "") + "')";
   }
 };
 std::vector<Laid> laid_out(const LoneLaunch& launch, const Values& begins) {
   std::vector<Laid> out;
   std::vector<size_t> first_input, first_output;
-  const auto add = [&](const LoneNode& node, const Values& all, bool output) {
-    (output ? first_output : first_input).push_back(out.size());
-    for (size_t k = 0; k < all.size(); ++k) {
-      Laid& laid = out.emplace_back(Laid{&node, k, output, &all[k], {}});
-      if (!all[k]) continue;
-      laid.has_room = true;
-      Operand& o = laid.operand;
-      o.tensor = static_cast<TensorId>(out.size() - 1);
-      o.shape = all[k]->shape;
-      o.dtype = all[k]->dtype;
-      o.access = laid.updated()                   ? GALLEY_READ_WRITE
-                 : !output                        ? GALLEY_READ
-                 : k < begins.size() && begins[k] ? GALLEY_ACCUMULATE
-                                                  : GALLEY_WRITE;
-      o.later = o.access;
-    }
+  const auto add = [&](size_t link, size_t k, bool output, bool component, const std::optional<Numbers>& n) {
+    Laid& laid = out.emplace_back(Laid{launch.links[link].node, link, k, output, component, &n, {}});
+    if (!n) return;
+    laid.has_room = true;
+    Operand& o = laid.operand;
+    o.tensor = static_cast<TensorId>(out.size() - 1);
+    o.shape = n->shape;
+    o.dtype = n->dtype;
+    const uint32_t written = k < begins.size() && begins[k] ? GALLEY_ACCUMULATE : GALLEY_WRITE;
+    o.access = o.later = laid.updated() ? GALLEY_READ_WRITE : output ? written : GALLEY_READ;
   };
-  for (const LoneLaunch::Link& link : launch.links) add(*link.node, link.node->inputs, false);
-  for (const LoneLaunch::Link& link : launch.links) add(*link.node, *link.outputs, true);
+  for (size_t l = 0; l < launch.links.size(); ++l) {
+    first_input.push_back(out.size());
+    const Values& inputs = launch.links[l].node->inputs;
+    for (size_t k = 0; k < inputs.size(); ++k) add(l, k, false, false, inputs[k]);
+  }
+  for (size_t l = 0; l < launch.links.size(); ++l)
+    for (const auto& [k, in_format] : launch.links[l].formats) {
+      auto format = std::make_shared<OperandFormat>(in_format->format);
+      format->view = format->attrs.view();
+      format->first = out.size();
+      for (const auto& component : in_format->components)
+        if (component) add(l, k, false, true, component), ++format->count;
+      Laid& laid = out[first_input[l] + k];
+      laid.has_room = false;
+      laid.operand.tensor = no_tensor;
+      laid.operand.format = std::move(format);
+    }
+  for (size_t l = 0; l < launch.links.size(); ++l) {
+    first_output.push_back(out.size());
+    const Values& outputs = *launch.links[l].outputs;
+    for (size_t k = 0; k < outputs.size(); ++k) add(l, k, true, false, outputs[k]);
+  }
   for (size_t l = 1; l < launch.links.size(); ++l) {
     const bool updates = launch.links[l - 1].outputs->empty();
     Laid &made = out[updates ? first_input[l - 1] : first_output[l - 1]], &read = out[first_input[l] + launch.links[l].reads];
@@ -169,15 +186,23 @@ class LaunchViews {
  public:
   template <class AddressOf>
   LaunchViews(const LoneLaunch& launch, const Instruction& code, TensorId first, const AddressOf& address_of) {
+    std::vector<std::pair<galley_operand*, size_t>> in_formats;
     for (const auto* operands : {&code.inputs, &code.outputs})
       for (const Operand& o : *operands) {
+        auto& list = operands == &code.inputs ? in_ : out_;
+        list.push_back(nullptr);
+        if (!o.given()) continue;
         // One name for the same bytes, and for nothing else.
         const std::string& name =
-            names_.emplace_back(o.present() ? std::to_string(first + o.tensor) : "between " + std::to_string(o.inner));
-        auto& list = operands == &code.inputs ? in_ : out_;
-        void* const address = o.present() ? address_of(first + o.tensor) : nullptr;
-        list.push_back(o.present() || o.inner ? &operands_.emplace_back(operand_view(o, name.c_str(), address, o.access)) : nullptr);
+            names_.emplace_back(o.present() ? std::to_string(first + o.tensor)
+                                : o.format  ? o.format->name + " " + std::to_string(first + static_cast<TensorId>(list.size()))
+                                            : "between " + std::to_string(o.inner));
+        galley_operand& view =
+            operands_.emplace_back(operand_view(o, name.c_str(), o.present() ? address_of(first + o.tensor) : nullptr, o.access));
+        list.back() = &view;
+        if (o.format) in_formats.emplace_back(&view, o.format->first);
       }
+    for (const auto& [view, component] : in_formats) view->components = in_.data() + component;
     for (size_t l = 0; l < launch.links.size(); ++l) {
       const LaunchNode& node = code.launch()->nodes[l];
       const auto of = [](const auto& list, const OperandRange& range) { return std::span(list).subspan(range.first, range.count); };
@@ -389,21 +414,24 @@ Result<KernelError> kernel_error(const LoneLaunch& launch, const KernelRun& run)
   const std::vector<Laid> laid = laid_out(launch, run.begins);
   const Instruction code = instruction_of(launch, laid);
   const Reading reading = [&](const Operand& o) -> Result<Numbers> { return **laid[static_cast<size_t>(o.tensor)].numbers; };
+  const Reading now = [&](const Operand& o) -> Result<Numbers> { return *run.inputs[static_cast<size_t>(o.tensor)]; };
+  const FindFormat formats = [&](const std::string& name) {
+    for (const LoneLaunch::Link& link : launch.links)
+      for (const auto& [k, format] : link.formats)
+        if (format->format.name == name) return format->ops;
+    return FormatOps();
+  };
+  const int64_t length = launch.links.front().node->length;
   std::vector<std::vector<Made>> ways;
-  for (int way = 0; way <= (can_move(code) ? kMoved : 0); ++way)
-    ways.push_back(TRY(evaluate(code, launch.links.front().node->length, reading, {}, way)));
+  for (int way = 0; way <= (can_move(code) ? kMoved : 0); ++way) ways.push_back(TRY(evaluate(code, length, reading, formats, way)));
   KernelError out;
   for (size_t t = 0; t < laid.size(); ++t) {
     const Laid& o = laid[t];
-    if (!o.has_room || !(o.output || o.updated())) continue;
-    const auto at = static_cast<size_t>(std::ranges::find(launch.links, o.node, &LoneLaunch::Link::node) - launch.links.begin());
-    const auto numbers = [&](size_t way) { return &*(o.output ? ways[way][at].outputs : ways[way][at].inputs)[o.k]; };
-    std::vector<const Numbers*> moved;
-    for (size_t way = 1; way < ways.size(); ++way) moved.push_back(numbers(way));
-    const LaunchNode& node = code.launch()->nodes[at];
-    const Rounding rounding = {unit_of(code, node), terms_of(code, node, o.k, o.output)};
-    const Numbers* const before = o.output && o.k < run.begins.size() && run.begins[o.k] ? &*run.begins[o.k] : nullptr;
-    const Worst worst = compare(*(o.output ? run.outputs[t - run.inputs.size()] : run.inputs[t]), *numbers(0), moved, before, rounding);
+    if (o.component || !(o.has_room || o.operand.format) || !(o.output || o.updated())) continue;
+    const Numbers got = o.operand.format ? TRY(unpacked(code, o.operand, length, now, formats))
+                                         : *(o.output ? run.outputs[t - run.inputs.size()] : run.inputs[t]);
+    const Numbers* const was = o.output && o.k < run.begins.size() && run.begins[o.k] ? &*run.begins[o.k] : nullptr;
+    const Worst worst = TRY(compare(code, o.operand, length, got, expected_of(code, ways, o.link, o.k, o.output), was, formats));
     if (worst.share <= out.share && !out.operand.empty()) continue;
     out = {worst.share, (launch.links.size() > 1 ? o.node->op->name + std::string(", ") : "") + o.text(), worst};
   }

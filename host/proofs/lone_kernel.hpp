@@ -11,12 +11,20 @@
 
 namespace galley {
 
+/// How an input is stored whose numbers are in a format: its options, its codec, what its components are.
+struct LoneFormat {
+  OperandFormat format;
+  FormatOps ops;
+  Values components;
+};
+
 /// What one launch computes: a node, or the links of a chain. It points to the nodes and to what their references make of them.
 struct LoneLaunch {
   struct Link {
     const LoneNode* node;
     const Values* outputs;
     size_t reads = 0;  ///< but of the first: the input that the link before makes, as its output 0, or as the input 0 that it updates
+    std::vector<std::pair<size_t, const LoneFormat*>> formats = {};  ///< inputs that are in a format
   };
   std::vector<Link> links;
   bool kept = true;  ///< what lies between two links has memory; what a link updates always has

@@ -380,4 +380,30 @@ Worst compare(const Numbers& got, const Numbers& expected, std::span<const Numbe
   return worst;
 }
 
+Expected expected_of(const Instruction& code, const std::vector<std::vector<Made>>& ways, size_t node, size_t k, bool output) {
+  const auto numbers = [&](size_t way) { return &*(output ? ways[way][node].outputs : ways[way][node].inputs)[k]; };
+  const Launch& launch = *code.launch();
+  Expected out = {numbers(0), {}, {unit_of(code, launch.nodes[node]), terms_of(code, launch.nodes[node], k, output)}};
+  for (size_t way = 1; way < ways.size(); ++way) out.moved.push_back(numbers(way));
+  // In a chain, what one link rounds goes on to the next ones.
+  if (launch.links > 1)
+    for (const LaunchNode& other : launch.nodes) out.rounding.unit = std::max(out.rounding.unit, unit_of(code, other));
+  return out;
+}
+
+Result<Worst> compare(const Instruction& code, const Operand& operand, int64_t length, const Numbers& got, const Expected& expected,
+                      const Numbers* was, const FindFormat& formats) {
+  std::vector<Numbers> kept;
+  if (operand.format) {
+    const std::vector<double> off = bounds(got.dtype, *expected.numbers, expected.moved, nullptr, expected.rounding);
+    for (const double way : {0.0, 1.0, -1.0}) {
+      Numbers shifted = *expected.numbers;
+      for (size_t i = 0; i < off.size(); ++i)
+        if (double& x = shifted.floats[i]; std::isfinite(off[i])) x += way * std::copysign(std::min(off[i], std::fabs(x)), x);
+      kept.push_back(TRY(kept_of(code, operand, length, std::move(shifted), formats)));
+    }
+  }
+  return compare(got, *expected.numbers, expected.moved, was, expected.rounding, kept);
+}
+
 }  // namespace galley

@@ -109,6 +109,18 @@ std::vector<double> bounds(uint32_t dtype, const Numbers& expected, std::span<co
 Worst compare(const Numbers& got, const Numbers& expected, std::span<const Numbers* const> moved, const Numbers* before, Rounding rounding,
               std::span<const Numbers> kept = {});
 
+/// What references say of an operand that a node of an instruction has written.
+struct Expected {
+  const Numbers* numbers;
+  std::vector<const Numbers*> moved;
+  Rounding rounding;
+};
+/// `ways`: of evaluate(), by `moved`. `node`: its number in the instruction, of which operand `k`, an output or an updated input, is meant.
+Expected expected_of(const Instruction& code, const std::vector<std::vector<Made>>& ways, size_t node, size_t k, bool output);
+/// Compares an operand with that. `got`: its numbers, whatever its format. `was`: what has been added to; null if it is written.
+Result<Worst> compare(const Instruction& code, const Operand& operand, int64_t length, const Numbers& got, const Expected& expected,
+                      const Numbers* was, const FindFormat& formats);
+
 /// Returns the unit in which a node rounds what it computes: that of its operands in COMPUTE, else that of F32.
 double unit_of(const Instruction& code, const LaunchNode& node);
 /// Returns the most numbers that a number of operand `k`, an output or an updated input, can be a sum of.

@@ -451,18 +451,8 @@ Status Reference::check_promise(const Instruction& code, const LaunchNode& node,
 Status Reference::check_numbers(const Instruction& code, const LaunchNode& node, const Operand& o, size_t k, const Kernel& kernel,
                                 size_t number) {
   const bool output = k < node.outputs.count && &o == &code.outputs_of(node)[k], adds = output && kernel.access(o) == GALLEY_ACCUMULATE;
-  const auto numbers = [&](size_t way) {
-    const Made& made = kernel.ways[way][number];
-    return &*(output ? made.outputs : made.inputs)[k];
-  };
-  std::vector<const Numbers*> moved;
-  for (size_t way = 1; way < kernel.ways.size(); ++way) moved.push_back(numbers(way));
-  // In a chain, what one link rounds goes on to the next ones.
   const Launch& launch = *code.launch();
-  double unit = unit_of(code, node);
-  if (launch.links > 1)
-    for (const LaunchNode& other : launch.nodes) unit = std::max(unit, unit_of(code, other));
-  const Rounding rounding = {unit, terms_of(code, node, k, output)};
+  const Expected expected = expected_of(code, kernel.ways, number, k, output);
   const Reading now = [&](const Operand& part) -> Result<Numbers> {
     const auto bytes = kernel.now(part);
     return Numbers::of(part, bytes.empty() ? bytes_of(part) : bytes);
@@ -470,17 +460,7 @@ Status Reference::check_numbers(const Instruction& code, const LaunchNode& node,
   const Numbers got = o.format ? TRY(unpacked(code, o, program_.length, now, options_.formats)) : TRY(now(o));
   std::optional<Numbers> was;
   if (adds && got.floating()) was = Numbers::of(o, bytes_of(o));
-  std::vector<Numbers> kept;
-  if (o.format) {
-    const std::vector<double> off = bounds(got.dtype, *numbers(0), moved, nullptr, rounding);
-    for (const double way : {0.0, 1.0, -1.0}) {
-      Numbers shifted = *numbers(0);
-      for (size_t i = 0; i < off.size(); ++i)
-        if (double& x = shifted.floats[i]; std::isfinite(off[i])) x += way * std::copysign(std::min(off[i], std::fabs(x)), x);
-      kept.push_back(TRY(kept_of(code, o, program_.length, std::move(shifted), options_.formats)));
-    }
-  }
-  const Worst worst = compare(got, *numbers(0), moved, was ? &*was : nullptr, rounding, kept);
+  const Worst worst = TRY(compare(code, o, program_.length, got, expected, was ? &*was : nullptr, options_.formats));
   ReferenceReport::Count& count = options_.report->compared[{op_text(launch), o.dtype}];
   ++count.outputs;
   count.numbers += got.count();
@@ -500,7 +480,7 @@ Status Reference::check_numbers(const Instruction& code, const LaunchNode& node,
                         ", so the error is " + number_text(worst.share) + " times its bound");
   }
   const bool cloned = output && kernel.segment == SegmentKind::Micro && got.floating() && cloned_.contains(node.name);
-  return cloned ? check_clone(code, node, o, k, *numbers(0), moved, rounding) : ok();
+  return cloned ? check_clone(code, node, o, k, *expected.numbers, expected.moved, expected.rounding) : ok();
 }
 
 /// What is recomputed is what forward has made: that is within the bound of the reference, too.

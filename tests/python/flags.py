@@ -104,8 +104,8 @@ def version():
     said = json.loads(run('--version', '--json').stdout)
     check(run('--version').stdout == f'galley {said["version"]}\n' and said['abi'] == '0.4', said)
     check(every((pathlib.Path(said[x])).is_dir() for x in ('plugins', 'families', 'targets', 'templates')), said)
-    refused('--version', '--yaml', code=2, parts=["takes no '--yaml'", '--version --json'])
-    refused('--version', '--json', 'x', code=2, parts=["takes no 'x'"])
+    refused('--version', '--yaml', code=2, parts=["galley --version takes no '--yaml'", 'galley --version --json'])
+    refused('--version', '--json', 'x', code=2, parts=["galley --version takes no 'x'"])
 
 
 @case

@@ -27,6 +27,7 @@ def its_own_names(kind, id):
         text, before = file.read_text(), (template / file.name).read_text()
         check(f'"{id}"' not in text.replace(f'\\"{id}\\"', ''), f'{file}: "{id}" is left')
         check(text.count('\n') == before.count('\n'), f'{file}: {text.count(chr(10))} lines')
+    check(kind != 'source' or 'data.own_source {' in (folder / 'example.lua').read_text(), 'recipes cannot write the name of the kind of data')
     check(f'id = "own-{kind}"' in (folder / 'plugin.toml').read_text(), (folder / 'plugin.toml').read_text())
 
 

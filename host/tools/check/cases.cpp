@@ -93,6 +93,40 @@ std::vector<LoneNode> in_16_bit(const LoneNode& node) {
   return out;
 }
 
+std::vector<const galley_attr*> options_of(const AttrList& attrs) {
+  std::vector<const galley_attr*> out;
+  for (const galley_attr* a : attrs.view())
+    if (std::string_view(a->name) != "dtype" && std::string_view(a->name) != "stream") out.push_back(a);
+  return out;
+}
+
+std::vector<LoneFormat> in_formats(Plugins& plugins, const Numbers& numbers, const std::string& device, const std::string& isa) {
+  const OpLookup ops = [&](std::string_view name) { return plugins.op(name).table; };
+  std::vector<LoneFormat> out;
+  for (const Registered<galley_format>& registered : plugins.formats()) {
+    const galley_format& format = *registered.table;
+    const galley_codec* const codec = plugins.codec(format.name, device, isa);
+    const galley_op* const pack = format.pack_op ? ops(format.pack_op) : nullptr;
+    const galley_op* const unpack = ops(format.unpack_op);
+    if (!pack || !unpack || !pack->reference || !unpack->reference) continue;
+    for (uint32_t c = 0; c < pack->n_cases; ++c) {
+      std::mt19937_64 random(c);
+      Result<LoneNode> node = LoneNode::of(pack, *pack->cases[c], random);
+      if (!node || node->inputs.empty() || !node->inputs[0] || node->inputs[0]->dtype != numbers.dtype) continue;
+      node->inputs[0] = numbers;
+      for (size_t i = 1; i < node->inputs.size(); ++i) node->inputs[i].reset();  // random bits
+      Result<Values> components = takes(*node) ? outputs_of(*node, ops) : run_error("another shape");
+      if (!components) continue;
+      LoneFormat& made = out.emplace_back(LoneFormat{{}, {pack, unpack}, std::move(*components)});
+      made.format.name = format.name;
+      for (const galley_attr* a : options_of(node->attrs)) made.format.attrs.set(*a);
+      made.format.codec = codec;
+      break;
+    }
+  }
+  return out;
+}
+
 std::vector<OtherSize> other_sizes(const LoneNode& node, const galley_op_case& example, std::mt19937_64& random) {
   std::vector<OtherSize> out;
   for (size_t i = 0; i < node.inputs.size(); ++i)

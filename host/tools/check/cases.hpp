@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "host/proofs/gradients.hpp"
+#include "host/plugins/loader.hpp"
+#include "host/proofs/lone_kernel.hpp"
 
 namespace galley {
 
@@ -46,6 +47,13 @@ bool takes(const LoneNode& node);
 
 /// The node with what it reads in the dtype that it computes in, or in any, in BF16 and in F16; none if it reads nothing of that kind in F32.
 std::vector<LoneNode> in_16_bit(const LoneNode& node);
+
+/// The options of a format among the attributes of a node that packs or unpacks.
+std::vector<const galley_attr*> options_of(const AttrList& attrs);
+
+/// Numbers in each format that can hold them and has references for both ways: with the options of one of its cases, rounded to the nearest,
+/// and with its codec for the device and its instructions, if there is one. Without, kernels take it that know the format by its name.
+std::vector<LoneFormat> in_formats(Plugins& plugins, const Numbers& numbers, const std::string& device, const std::string& isa);
 
 /// The node in other sizes, each with what it is: one row, more rows, and an operand that no longer fits the others. Numbers are drawn from
 /// the case's ranges. None of a node that reads whole numbers, which may be places in another operand.

@@ -1,6 +1,5 @@
 #include "host/tools/check/chains.hpp"
 
-#include <chrono>
 #include <deque>
 #include <random>
 #include <set>
@@ -46,8 +45,7 @@ class ChainCheck {
  public:
   ChainCheck(const CheckContext& context, const std::string& chain, std::vector<const galley_op*> ops,
              const std::vector<CheckDevice>& devices, TestLog& log)
-      : context_(context),
-        ops_(std::move(ops)),
+      : ops_(std::move(ops)),
         log_(log),
         runs_(context, chain, devices, log),
         lookup_([&plugins = context.plugins](std::string_view name) { return plugins.op(name).table; }),
@@ -55,7 +53,7 @@ class ChainCheck {
 
   Status run() {
     for (uint32_t c = 0; c < ops_.front()->n_cases; ++c) {
-      if (late()) {
+      if (runs_.late()) {
         log_.unchecked("chains that begin with another case: there was no time (--seconds)");
         break;
       }
@@ -66,7 +64,7 @@ class ChainCheck {
       for (LoneNode& first : nodes)
         if (takes(first)) TRY_STATUS(go_on(std::move(first), 0, "case '" + std::string(example.node->name) + "'"));
     }
-    runs_.say_untaken("chain of cases of its ops");
+    runs_.end("chain of cases of its ops");
     return ok();
   }
 
@@ -118,11 +116,13 @@ class ChainCheck {
     for (const Link& link : links_) links.push_back({&link.node, &link.outputs, link.reads});
     for (const bool kept : {false, true})
       for (const Placed& p : runs_.placed())
-        if (!runs_.ended(*p.device) && !late()) TRY_STATUS(check_kernel(p, {links, kept}, kept ? "with memory between its links" : ""));
+        if (!runs_.ended(*p.device) && !runs_.late())
+          TRY_STATUS(check_kernel(p, {links, kept}, kept ? "with memory between its links" : ""));
     return ok();
   }
 
   Status check_kernel(const Placed& p, const LoneLaunch& launch, const std::string& what) {
+    TRY_STATUS(runs_.check_formats(p, launch));
     const std::optional<KernelRun> first = TRY(runs_.run(p, launch, what));
     if (!first) return ok();
     TRY_STATUS(runs_.check_numbers(p, launch, *first, what, "", rules::kKernel));
@@ -135,9 +135,6 @@ class ChainCheck {
     return ok();
   }
 
-  bool late() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count() > context_.seconds; }
-
-  const CheckContext& context_;
   std::vector<const galley_op*> ops_;
   TestLog& log_;
   KernelRuns runs_;
@@ -145,7 +142,6 @@ class ChainCheck {
   std::mt19937_64 random_;
   std::deque<Link> links_;             // that are built
   std::set<std::string> in_all_ways_;  // kernels, with and without memory between links
-  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace

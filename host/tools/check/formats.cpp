@@ -9,7 +9,7 @@
 #include "host/exec/convert.hpp"
 #include "host/plugins/abi.hpp"
 #include "host/plugins/isa.hpp"
-#include "host/proofs/gradients.hpp"
+#include "host/tools/check/cases.hpp"
 #include "host/tools/check/rules.hpp"
 #include "host/tools/check/tests.hpp"
 #include "host/tools/compare/printed.hpp"
@@ -79,14 +79,6 @@ class FormatCheck {
     std::vector<Component> out;
     for (uint32_t i = 0; i < n; ++i)
       out.push_back({room[i].dtype, Shape(room[i].extents, room[i].extents + room[i].rank), room[i].numbers});
-    return out;
-  }
-
-  /// The options of the claim among the attributes of a node.
-  static std::vector<const galley_attr*> options_of(const AttrList& attrs) {
-    std::vector<const galley_attr*> out;
-    for (const galley_attr* a : attrs.view())
-      if (std::string_view(a->name) != "dtype" && std::string_view(a->name) != "stream") out.push_back(a);
     return out;
   }
 

@@ -4,6 +4,7 @@
 
 #include "host/exec/machine.hpp"
 #include "host/plugins/isa.hpp"
+#include "host/tools/check/cases.hpp"
 #include "host/tools/check/rules.hpp"
 #include "host/tools/compare/printed.hpp"
 
@@ -58,14 +59,14 @@ Again in_group(int at) {
 }
 
 KernelRuns::KernelRuns(const CheckContext& context, const std::string& op, const std::vector<CheckDevice>& devices, TestLog& log)
-    : log_(log) {
-  for (const CheckDevice& device : devices) gather(context, op, device);
+    : context_(context), log_(log) {
+  for (const CheckDevice& device : devices) gather(op, device);
 }
 
-void KernelRuns::gather(const CheckContext& context, const std::string& op, const CheckDevice& device) {
+void KernelRuns::gather(const std::string& op, const CheckDevice& device) {
   std::set<std::string> levels = {device.target.isa};
   bool several = false;  // libraries of levels, of which each is named
-  for (const KernelLibrary& library : context.plugin.manifest.kernel_libraries)
+  for (const KernelLibrary& library : context_.plugin.manifest.kernel_libraries)
     if (library.device == device.target.device && !library.isa.empty()) {
       several = true;
       if (isa_rank(library.isa, device.target.isa)) levels.insert(library.isa);
@@ -73,8 +74,8 @@ void KernelRuns::gather(const CheckContext& context, const std::string& op, cons
     }
   std::set<const galley_kernel*> seen;
   for (const std::string& isa : levels)
-    for (const Registered<galley_kernel>& found : context.plugins.kernels(op, device.target.device, isa)) {
-      if (found.plugin != &context.plugin || !seen.insert(found.table).second) continue;
+    for (const Registered<galley_kernel>& found : context_.plugins.kernels(op, device.target.device, isa)) {
+      if (found.plugin != &context_.plugin || !seen.insert(found.table).second) continue;
       Placed& p =
           placed_.emplace_back(found.table, &device, device.target, std::string("kernel '") + found.table->name + "'" + device.label);
       p.target.isa = isa;
@@ -82,7 +83,16 @@ void KernelRuns::gather(const CheckContext& context, const std::string& op, cons
     }
 }
 
-void KernelRuns::say_untaken(const std::string& what) const {
+bool KernelRuns::late(double times) const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count() > times * context_.seconds;
+}
+
+void KernelRuns::end(const std::string& what) const {
+  for (const auto& [kernel, formats] : formats_) {
+    std::string list;
+    for (const std::string& format : formats) list += (list.empty() ? "" : ", ") + format;
+    log_.held(kernel + " with " + list);
+  }
   for (const Placed& p : placed_)
     if (!taken_.contains(p.name)) log_.unchecked(p.name + ": it takes no " + what + " here");
 }
@@ -127,6 +137,30 @@ Result<bool> KernelRuns::same_again(const Placed& p, const LoneLaunch& launch, c
   if (again.bytes == first.bytes && !again.unsteady) return true;
   find(p, what, std::string(" leaves other bytes ") + way.text + (way.order ? kBarrier : ""), way.rule);
   return false;
+}
+
+Status KernelRuns::check_formats(const Placed& p, const LoneLaunch& launch) {
+  if (!(p.kernel->flags & GALLEY_KERNEL_FORMATS)) return ok();
+  const LoneLaunch::Link& first = launch.links.front();
+  const bool between = launch.links.size() > 1 && first.outputs->empty();  // is input 0
+  for (size_t i = between; i < first.node->inputs.size(); ++i) {
+    const auto& numbers = first.node->inputs[i];
+    if (!numbers || !numbers->floating()) continue;
+    for (const LoneFormat& format : in_formats(context_.plugins, *numbers, p.kernel->device, p.target.isa)) {
+      const std::string what = "input " + std::to_string(i) + " in format '" + format.format.name + "'";
+      if (late()) continue;
+      LoneLaunch in_format = launch;
+      in_format.links.front().formats = {{i, &format}};
+      const std::optional<KernelRun> ran = TRY(run(p, in_format, what));
+      if (!ran) continue;
+      formats_[p.name].insert(format.format.name);
+      TRY_STATUS(check_numbers(p, in_format, *ran, what, "", rules::kKernel));
+      if (!in_formats_.insert(p.name + what).second) continue;
+      for (const Again& way : ways_on(*p.device))
+        if (way.way.launches == 1 && !way.way.beside && !TRY(same_again(p, in_format, *ran, way, what))) break;
+    }
+  }
+  return ok();
 }
 
 Status KernelRuns::check_numbers(const Placed& p, const LoneLaunch& launch, const KernelRun& run, const std::string& what,

@@ -1,6 +1,8 @@
 // The plugin's kernels of an op or a chain, where they can run: on each device and at each level that is here.
 #pragma once
 
+#include <chrono>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -43,8 +45,10 @@ class KernelRuns {
   void begin(std::string where) { where_ = std::move(where); }
   /// Whether a kernel has ended the device, on which nothing can be run any more.
   bool ended(const CheckDevice& device) const { return ended_.contains(&device); }
-  /// Writes down which kernels have taken nothing: "it takes no case of 'gelu' here".
-  void say_untaken(const std::string& what) const;
+  /// Whether the test has taken so many times the time that it has.
+  bool late(double times = 1) const;
+  /// After all: which kernels take formats, and which have taken nothing: "it takes no case of 'gelu' here".
+  void end(const std::string& what) const;
 
   /// Runs a kernel as usual; none: it does not take that, or something is wrong.
   Result<std::optional<KernelRun>> run(const Placed& p, const LoneLaunch& launch, const std::string& what);
@@ -52,6 +56,8 @@ class KernelRuns {
   static Result<KernelRun> run(const Placed& p, const LoneLaunch& launch, const LaunchWay& way);
   /// Runs it once more. False: something is wrong.
   Result<bool> same_again(const Placed& p, const LoneLaunch& launch, const KernelRun& first, const Again& way, const std::string& what);
+  /// Runs a kernel that takes formats with each input of the first node in each format in which it takes that.
+  Status check_formats(const Placed& p, const LoneLaunch& launch);
   /// Holds its numbers against the references'. `how`: ", where it adds to an output".
   Status check_numbers(const Placed& p, const LoneLaunch& launch, const KernelRun& run, const std::string& what, const std::string& how,
                        const char* rule);
@@ -60,13 +66,17 @@ class KernelRuns {
   Status failed(const Placed& p, const std::string& what, const std::string& sentence);
 
  private:
-  void gather(const CheckContext& context, const std::string& op, const CheckDevice& device);
+  void gather(const std::string& op, const CheckDevice& device);
   static Result<KernelRun> run(const Placed& p, const LoneLaunch& launch, const Again& again);
 
+  const CheckContext& context_;
   TestLog& log_;
+  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   std::string where_;
   std::vector<Placed> placed_;
   std::set<std::string> taken_, found_;
+  std::set<std::string> in_formats_;                      ///< kernels, inputs and formats that have been run in all ways
+  std::map<std::string, std::set<std::string>> formats_;  ///< by kernel
   std::set<const CheckDevice*> ended_;
 };
 

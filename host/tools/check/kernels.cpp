@@ -31,11 +31,11 @@ class KernelCheck {
 
   Status run() {
     uint32_t done = 0;
-    for (; done < op_.n_cases && !late(2); ++done) TRY_STATUS(check_case(*op_.cases[done]));
+    for (; done < op_.n_cases && !runs_.late(2); ++done) TRY_STATUS(check_case(*op_.cases[done]));
     if (done < op_.n_cases)
       log_.unchecked(std::to_string(op_.n_cases - done) + " of " + std::to_string(op_.n_cases) + " cases: there was no time (--seconds)");
     if (hurried_ > 0) log_.unchecked(std::to_string(hurried_) + " runs in all ways: there was no time (--seconds)");
-    runs_.say_untaken("case of '" + std::string(op_.name) + "'");
+    runs_.end("case of '" + std::string(op_.name) + "'");
     return ok();
   }
 
@@ -50,7 +50,7 @@ class KernelCheck {
     for (OtherSize& other : other_sizes(node, example, random))
       if (other.fits) nodes.push_back(std::move(other));
     for (const auto& [of, what, fits] : nodes) {
-      if (!what.empty() && (late(1) || !fits || !takes(of))) continue;
+      if (!what.empty() && (runs_.late() || !fits || !takes(of))) continue;
       const Result<Values> outputs = outputs_of(of, ops_);
       if (!outputs) continue;  // the op's own test says what is wrong
       for (const Placed& p : runs_.placed())
@@ -59,11 +59,8 @@ class KernelCheck {
     return ok();
   }
 
-  /// Whether the test has taken so many times the time that it has.
-  bool late(double times) const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count() > times * context_.seconds;
-  }
   Status check_kernel(const Placed& p, const LoneNode& node, const Values& outputs, const std::string& what) {
+    if (what.empty() && p.kernel->flags & GALLEY_KERNEL_FORMATS) TRY_STATUS(runs_.check_formats(p, {node, outputs}));
     if (what.empty() && !check_query(p, node, outputs)) return ok();
     const LoneLaunch launch(node, outputs);
     const std::optional<KernelRun> ran = TRY(runs_.run(p, launch, what));
@@ -76,10 +73,10 @@ class KernelCheck {
       return ok();
     }
     for (const Again& way : ways_on(*p.device)) {
-      if (late(1)) break;
+      if (runs_.late()) break;
       if (!TRY(runs_.same_again(p, launch, first, way, what))) return ok();
     }
-    if (late(1)) return ++hurried_, ok();
+    if (runs_.late()) return ++hurried_, ok();
     for (const int at : {1, 2}) {
       if (!(p.kernel->flags & GALLEY_KERNEL_GROUPS)) break;
       if (!TRY(runs_.same_again(p, launch, first, in_group(at), what))) return ok();
@@ -259,7 +256,6 @@ class KernelCheck {
   TestLog& log_;
   KernelRuns runs_;
   OpLookup ops_;
-  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   int64_t hurried_ = 0;  ///< kernels with a case that was not run in all ways
 };
 

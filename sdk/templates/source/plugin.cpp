@@ -66,7 +66,7 @@ class Ids {
       int32_t id = 0;
       const auto [rest, error] = std::from_chars(at, word_end, id);
       if (error != std::errc() || rest != word_end || id < 0)
-        refuse(line, at, word_end, "is no token id", "ids are whole numbers from 0 on");
+        refuse(line, at, word_end, "is no token id", "token ids are whole numbers from 0 on");
       if (id >= vocabulary)
         refuse(line, at, word_end, "is no token of the model", "its vocabulary ends at " + std::to_string(vocabulary - 1));
       tokens_.push_back(id);

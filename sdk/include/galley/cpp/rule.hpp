@@ -66,7 +66,7 @@ void check_step(const Node& node, bool stored, bool (*takes_coded)(const galley_
   for (uint32_t i = 0; i < node.view()->n_inputs; ++i) {
     if (!node.has(i) || !node.in(i).format) continue;
     formats = true;
-    known = known && takes_coded(node.in(i));
+    known = known && (i == kStepParameter || i == kStepGradient || i >= kStepStates) && takes_coded(node.in(i));
   }
   if (formats != stored || !known) unsupported("formats");
 }
