@@ -72,8 +72,8 @@ struct Bytes {
   const uint8_t* x;
   int64_t count;
   int64_t first_word;  // of the tensor, with which a part begins
+  uint32_t none = 0;   // where there would be padding, which holds anything; before `run`, as both would look like an address otherwise
   uint32_t run;        // so many of its words lie together in the tensor,
-  uint32_t none = 0;   // where there would be padding, which holds anything: the emulated device takes it for half an address
   int64_t skipped;     // and so many of others are between them
   uint64_t base;       // what the tensor's length adds; 0 for a part
   int32_t* y;
