@@ -129,14 +129,15 @@ Instruction instruction_of(const LoneLaunch& launch, const std::vector<Laid>& la
   Launch& made = *out.launch();
   made.nodes.clear();
   made.links = launch.links.size();
+  size_t inputs = 0, outputs = 0;  // of the nodes before
   for (const LoneLaunch::Link& link : launch.links) {
     const LoneNode& node = *link.node;
-    made.nodes.push_back({node.name, node.op, node.attrs, node.flags, node.first_row, node.block});
+    LaunchNode& of = made.nodes.emplace_back(LaunchNode{node.name, node.op, node.attrs, node.flags, node.first_row, node.block});
+    of.inputs = {inputs, node.inputs.size()};
+    of.outputs = {outputs, link.outputs->size()};
+    inputs += of.inputs.count;
+    outputs += of.outputs.count;
     out.name += (out.name.empty() ? "" : ">") + node.name;
-  }
-  for (size_t l = 0; l < launch.links.size(); ++l) {
-    made.nodes[l].inputs = {l ? made.nodes[l - 1].inputs.first + made.nodes[l - 1].inputs.count : 0, launch.links[l].node->inputs.size()};
-    made.nodes[l].outputs = {l ? made.nodes[l - 1].outputs.first + made.nodes[l - 1].outputs.count : 0, launch.links[l].outputs->size()};
   }
   for (const Laid& o : laid) (o.output ? out.outputs : out.inputs).push_back(o.operand);
   return out;

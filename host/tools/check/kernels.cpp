@@ -60,7 +60,7 @@ class KernelCheck {
   }
 
   Status check_kernel(const Placed& p, const LoneNode& node, const Values& outputs, const std::string& what) {
-    if (what.empty() && p.kernel->flags & GALLEY_KERNEL_FORMATS) TRY_STATUS(runs_.check_formats(p, {node, outputs}));
+    if (what.empty()) TRY_STATUS(runs_.check_formats(p, {node, outputs}));
     if (what.empty() && !check_query(p, node, outputs)) return ok();
     const LoneLaunch launch(node, outputs);
     const std::optional<KernelRun> ran = TRY(runs_.run(p, launch, what));
