@@ -6,6 +6,8 @@ work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 rm -rf "$out"; mkdir -p "$out"
 
 version=$("$galley" --version | cut -d' ' -f2)
+# Pages carry the month of the release, not of the build.
+SOURCE_DATE_EPOCH=$(date -d "$(sed -n 's/^ -- .*>  //p' "$(dirname "$0")/debian/changelog" | head -n 1)" +%s); export SOURCE_DATE_EPOCH
 
 # help2man takes "Usage:" for a synopsis, a line that ends with a colon for a heading, and a program's name from its --version. --name is the
 # line that apropos shows.

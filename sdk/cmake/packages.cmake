@@ -1,17 +1,20 @@
 # Debian's packages, `galley` and `galley-sdk`, which `make packages` makes in build/release/packages: of the components "program" and "sdk" of the
-# installation, and of manual pages that help2man makes of the program's own help.
+# installation, and of manual pages that help2man makes of the program's own help. debian/changelog has a paragraph for each version.
 set(man_pages ${PROJECT_BINARY_DIR}/man)
+set(changelog ${PROJECT_BINARY_DIR}/changelog.gz)
 find_program(GALLEY_HELP2MAN help2man)
 mark_as_advanced(GALLEY_HELP2MAN)
 if(TARGET galley AND GALLEY_HELP2MAN)
   add_custom_target(man COMMAND ${CMAKE_COMMAND} -E env LC_ALL=C.UTF-8 ${CMAKE_CURRENT_LIST_DIR}/man.sh $<TARGET_FILE:galley> ${GALLEY_HELP2MAN} ${man_pages}
+                    COMMAND gzip -9nc ${CMAKE_CURRENT_LIST_DIR}/debian/changelog > ${changelog}
                     DEPENDS galley VERBATIM)
 endif()
 install(DIRECTORY ${man_pages}/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program OPTIONAL FILES_MATCHING PATTERN *.1.gz)
 set(components program sdk)
 set(packages galley galley-sdk)
 foreach(component package IN ZIP_LISTS components packages)
-  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package} RENAME copyright COMPONENT ${component})
+  install(FILES ${CMAKE_CURRENT_LIST_DIR}/debian/copyright DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package} COMPONENT ${component})
+  install(FILES ${changelog} DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package} COMPONENT ${component} OPTIONAL)
   # `cmake --install --strip` strips targets alone; plugins are installed as folders.
   install(CODE "if(CMAKE_INSTALL_DO_STRIP)
     file(GLOB_RECURSE libraries \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/galley/*.so\")

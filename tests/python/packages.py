@@ -2,6 +2,7 @@
 # label: all
 """Debian's packages as `make packages` makes them: what is in them, what they depend on, manual pages, and a program that plans and a plugin that builds from where they
 are unpacked. That they install on a bare machine, and leave nothing when they are removed, is in CONTRIBUTING.md."""
+import gzip
 import json
 import os
 import pathlib
@@ -9,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 
 from galley_test import binary, case, check, every, finish, fresh_folder, skip, source
 
@@ -48,6 +50,11 @@ def what_they_say():
     needs = field('galley', 'Depends')
     check(every(x in needs for x in ('libc6', 'libstdc++6', 'libdnnl', 'libspdlog')) and 'cuda' not in needs, needs)
     check(f'galley (= {version})' in field('galley-sdk', 'Depends'), field('galley-sdk', 'Depends'))
+    for package in PACKAGES:
+        documents = root / 'usr/share/doc' / package
+        said = gzip.decompress((documents / 'changelog.gz').read_bytes()).decode()
+        check(said.startswith(f'galley ({version}) '), f'the changelog does not begin with {version}: {said[:200]}')
+        check('License: Apache-2.0' in (documents / 'copyright').read_text(), f'{package}: its licence')
 
 
 @case
@@ -69,7 +76,9 @@ def what_is_in_them():
 
 @case
 def manual():
-    """A page of each command, with its own summary and all of its flags."""
+    """A page of each command, with its own summary and all of its flags, and the month of the release."""
+    released = re.search(r'^ -- .*>  \w+, \d+ (\w+ \d+)', (source / 'sdk/cmake/debian/changelog').read_text(), re.M)[1]
+    released = time.strftime('%B %Y', time.strptime(released, '%b %Y'))
     names = re.findall(r'^  galley ([a-z]+) ', command(GALLEY, '--help'), re.M)
     check(len(set(names)) >= 19, names)
     for name in sorted(set(names)):
@@ -78,6 +87,7 @@ def manual():
         flags = re.findall(r'^  (--[a-z-]+)', help_, re.M)
         check(f'galley-{name} - {help_.splitlines()[2].replace("…", "...")}' in text, f'{name}: {text[:600]}')
         check(set(flags) == set(re.findall(r'^fB(--[a-z-]+)fR', text, re.M)), f'{name}: {flags}: {text}')
+        check(released in text.splitlines()[1], f'{name}: not of {released}: {text[:200]}')
         check(len(re.findall(r'^\.S[SH] .{40}', text, re.M)) == 0, f'{name}: a sentence is a heading: {text}')
 
 

@@ -56,11 +56,33 @@ model = from_config('gpt2', vocab_size=61, n_positions=32, n_embd=32, n_layer=2,
 templates = {'c': ('signsgd-c', 2e-3), 'optimizer': ('signsgd', 2e-3), 'kernel': ('fromage', 3e-2)}  # {folder: id, a rate that trains}
 
 
-def emulated_gpu():
-    """Where the installed SDK says to pkg-config that its emulated GPU lies."""
+def said_to_pkg_config(variable):
+    """A folder that the installed SDK names to pkg-config."""
     install()
     said = next((outside / 'prefix').rglob('galley-sdk.pc')).read_text()
-    return outside / 'prefix' / re.search(r'^emulated=\$\{prefix\}/(.*)$', said, re.M)[1]
+    return outside / 'prefix' / re.search(rf'^{variable}=\$\{{(?:prefix|includedir)\}}/(.*)$', said, re.M)[1]
+
+
+def emulated_gpu():
+    return said_to_pkg_config('emulated')
+
+
+@case
+def folders_that_are_named():
+    """What the installed SDK says to pkg-config and to CMake of where things are is true."""
+    check((said_to_pkg_config('templates') / 'op' / 'cuda.cu').is_file(), said_to_pkg_config('templates'))
+    check(any(emulated_gpu().rglob('*.so')), emulated_gpu())
+    check((said_to_pkg_config('includedir') / 'galley' / 'abi.h').is_file(), said_to_pkg_config('includedir'))
+    (outside / 'asks').mkdir()
+    (outside / 'asks' / 'CMakeLists.txt').write_text('''cmake_minimum_required(VERSION 3.25)
+project(asks LANGUAGES NONE)
+find_package(galley-sdk REQUIRED)
+message(STATUS "templates: ${GALLEY_SDK_TEMPLATES}")
+message(STATUS "emulated: ${GALLEY_SDK_EMULATED}")
+''')
+    said = command('cmake', '-S', outside / 'asks', '-B', outside / 'asks' / 'build', f'-DCMAKE_PREFIX_PATH={outside / "prefix"}')
+    for name in ('templates', 'emulated'):
+        check(f'-- {name}: {said_to_pkg_config(name)}\n' in said, f'{name}: {said}')
 
 
 @functools.cache
