@@ -54,7 +54,7 @@ def findings(where, code):
     return [(t['test'], f) for t in said['tests'] for f in t['findings']], said
 
 
-@cases({name: f for name, f in faults.items() if 'unseen' not in f}, turns=119)
+@cases({name: f for name, f in faults.items() if 'unseen' not in f}, turns=120)
 def found(name, f):
     listed, _ = findings(built(name, f['plugin'], f['edits']), 4)
     file, words = pathlib.Path(f['breaks'][0]).name, f['breaks'][1]

@@ -163,6 +163,27 @@ std::vector<OtherSize> other_sizes(const LoneNode& node, const galley_op_case& e
   return out;
 }
 
+std::vector<OtherSize> with_ties(Plugins& plugins, const LoneNode& node, const galley_op_case& example, std::mt19937_64& random) {
+  std::vector<OtherSize> out;
+  const auto packs = [&](const Registered<galley_format>& format) {
+    return format.table->pack_op && galley_same_text(format.table->pack_op, node.op->name);
+  };
+  if (std::ranges::none_of(plugins.formats(), packs) || !node.inputs[0] || node.inputs[0]->dtype != GALLEY_F32) return out;
+  // The largest codes of 4 and 8 bit, with and without sign; of BF16 what it has half of; of FP8.
+  for (const int most : {7, 8, 15, 127, 256, 448}) {
+    std::vector<double> numbers(static_cast<size_t>(node.inputs[0]->count()));
+    for (double& x : numbers) {
+      const uint64_t bits = random();
+      // Halves of a power of two, so that products by a scale are exact; one in eight is the largest, which makes the scale.
+      const uint64_t halves = bits % 8 == 0 ? 2 * most : (bits >> 4) % static_cast<uint64_t>(2 * most + 1);
+      x = static_cast<double>(halves) / 512 * (example.low[0] < 0 && bits & 8 ? -1 : 1);
+    }
+    OtherSize& made = out.emplace_back(OtherSize{node, "with ties of rounding to codes up to " + std::to_string(most)});
+    made.node.inputs[0]->set(numbers);
+  }
+  return out;
+}
+
 LoneNode empty(const LoneNode& node) {
   LoneNode out = node;
   for (auto& n : out.inputs)

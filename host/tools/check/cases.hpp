@@ -64,6 +64,10 @@ struct OtherSize {
 };
 std::vector<OtherSize> other_sizes(const LoneNode& node, const galley_op_case& example, std::mt19937_64& random);
 
+/// A node that packs numbers into a format, with such as lie halfway between two codes, for formats of several largest codes: kernels round
+/// them as the reference does. None of another op's node.
+std::vector<OtherSize> with_ties(Plugins& plugins, const LoneNode& node, const galley_op_case& example, std::mt19937_64& random);
+
 /// The node with matrices of no rows, which no graph has: shape rules are asked about them alone.
 LoneNode empty(const LoneNode& node);
 

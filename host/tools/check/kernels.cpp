@@ -34,6 +34,8 @@ class KernelCheck {
     for (; done < op_.n_cases && !runs_.late(2); ++done) TRY_STATUS(check_case(*op_.cases[done]));
     if (done < op_.n_cases)
       log_.unchecked(std::to_string(op_.n_cases - done) + " of " + std::to_string(op_.n_cases) + " cases: there was no time (--seconds)");
+    if (left_out_ > 0)
+      log_.unchecked(std::to_string(left_out_) + " times a case in another size, in 16 bit or with ties: there was no time (--seconds)");
     if (hurried_ > 0) log_.unchecked(std::to_string(hurried_) + " runs in all ways: there was no time (--seconds)");
     runs_.end("case of '" + std::string(op_.name) + "'");
     return ok();
@@ -47,10 +49,15 @@ class KernelCheck {
     const LoneNode node = TRY(LoneNode::of(&op_, example, random));
     std::vector<OtherSize> nodes = {{node, "", true}};
     for (LoneNode& other : in_16_bit(node)) nodes.push_back({std::move(other), "in 16 bit", true});
+    for (OtherSize& other : with_ties(context_.plugins, node, example, random)) nodes.push_back(std::move(other));
     for (OtherSize& other : other_sizes(node, example, random))
       if (other.fits) nodes.push_back(std::move(other));
     for (const auto& [of, what, fits] : nodes) {
-      if (!what.empty() && (runs_.late() || !fits || !takes(of))) continue;
+      if (!what.empty() && (!fits || !takes(of))) continue;
+      if (!what.empty() && runs_.late()) {
+        ++left_out_;
+        continue;
+      }
       const Result<Values> outputs = outputs_of(of, ops_);
       if (!outputs) continue;  // the op's own test says what is wrong
       for (const Placed& p : runs_.placed())
@@ -256,7 +263,8 @@ class KernelCheck {
   TestLog& log_;
   KernelRuns runs_;
   OpLookup ops_;
-  int64_t hurried_ = 0;  ///< kernels with a case that was not run in all ways
+  int64_t hurried_ = 0;   ///< kernels with a case that was not run in all ways
+  int64_t left_out_ = 0;  ///< other sizes, dtypes and numbers of a case that were not run
 };
 
 }  // namespace
