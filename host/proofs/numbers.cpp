@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <map>
 
@@ -340,6 +341,14 @@ std::vector<double> bounds(uint32_t dtype, const Numbers& expected, std::span<co
   return out;
 }
 
+std::string beyond(const Worst& worst) {
+  char text[80] = "";
+  if (worst.bound > 0 && std::isfinite(worst.share))
+    std::snprintf(text, sizeof text, " ± %.2g, so the error is %.2g times its bound", worst.bound, worst.share);
+  else if (worst.bound > 0) std::snprintf(text, sizeof text, " ± %.2g", worst.bound);
+  return text;
+}
+
 Worst compare(const Numbers& got, const Numbers& expected, std::span<const Numbers* const> moved, const Numbers* before, Rounding rounding,
               std::span<const Numbers> kept) {
   Worst worst;
@@ -369,10 +378,10 @@ Worst compare(const Numbers& got, const Numbers& expected, std::span<const Numbe
     }
     if (!std::isfinite(is) || !std::isfinite(wanted) || !std::isfinite(bound)) {
       // Beyond the largest number of the dtype lies an infinity.
-      const bool beyond = std::isfinite(wanted) && std::isinf(is) && std::fabs(wanted) + bound >= largest(got.dtype) && is * wanted > 0;
+      const bool over = std::isfinite(wanted) && std::isinf(is) && std::fabs(wanted) + bound >= largest(got.dtype) && is * wanted > 0;
       const bool lost = !std::isfinite(wanted) && !std::isfinite(is);
       const bool near = std::isinf(wanted) && std::fabs(is) >= largest(got.dtype);
-      if (!beyond && !lost && !near && std::isfinite(bound)) note(i, INFINITY, bound);
+      if (!over && !lost && !near && std::isfinite(bound)) note(i, INFINITY, bound);
       continue;
     }
     note(i, std::fabs(is - wanted) / bound, bound);

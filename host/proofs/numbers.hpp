@@ -92,6 +92,8 @@ struct Worst {
   int64_t element = -1;
   double got = 0, expected = 0, bound = 0;
 };
+/// " ± 2e-07, so the error is 31 times its bound"; nothing of a number that has to be equal.
+std::string beyond(const Worst& worst);
 
 /// Says how a node rounds: in which unit, and how many numbers its result may be a sum of.
 struct Rounding {

@@ -476,8 +476,7 @@ Status Reference::check_numbers(const Instruction& code, const LaunchNode& node,
                                  : "writes '") +
                         (o.present() ? tensor(o.tensor).name : o.format->name) + "', element " + std::to_string(worst.element) + " of " +
                         dtype_text(o.dtype) + shape_text(o.shape) + ", as " + number_text(worst.got) + "; the reference of op '" +
-                        node.op->name + "' says " + number_text(worst.expected + before) + " ± " + number_text(worst.bound) +
-                        ", so the error is " + number_text(worst.share) + " times its bound");
+                        node.op->name + "' says " + number_text(worst.expected + before) + beyond(worst));
   }
   const bool cloned = output && kernel.segment == SegmentKind::Micro && got.floating() && cloned_.contains(node.name);
   return cloned ? check_clone(code, node, o, k, *expected.numbers, expected.moved, expected.rounding) : ok();

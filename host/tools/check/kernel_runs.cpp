@@ -171,8 +171,7 @@ Status KernelRuns::check_numbers(const Placed& p, const LoneLaunch& launch, cons
   if (error.share > 1)
     find(p, (what.empty() ? "" : what + ", ") + error.operand,
          how + ": element " + std::to_string(error.worst.element) +
-             printed(" is %.7g, the reference says %.7g ± %.2g, so the error is %.2g times its bound", error.worst.got,
-                     error.worst.expected, error.worst.bound, error.share),
+             printed(" is %.7g, the reference says %.7g", error.worst.got, error.worst.expected) + beyond(error.worst),
          rule, error.share);
   return ok();
 }
