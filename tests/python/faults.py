@@ -21,6 +21,10 @@ def text_of(file):
     return re.sub(r'\s+', ' ', re.sub(r'\n\s*\*? ?', ' ', (source / file).read_text()))
 
 
+def sentences(f):
+    return [f['breaks']] + ([f['too']] if 'too' in f else [])
+
+
 @case
 def the_list():
     """Each fault can be planted, and cites what stands where it says."""
@@ -29,7 +33,8 @@ def the_list():
         for file, before, _ in f['edits']:
             count = (source / f['plugin'] / file).read_text().count(before)
             check(count == 1, f'{f["name"]}: {count} times in {f["plugin"]}/{file}: {before!r}')
-        check(f['breaks'][1] in text_of(f['breaks'][0]), f'{f["name"]}: {f["breaks"][0]} does not say {f["breaks"][1]!r}')
+        for file, words in sentences(f):
+            check(words in text_of(file), f'{f["name"]}: {file} does not say {words!r}')
 
 
 def built(name, plugin, edits=()):
@@ -57,9 +62,8 @@ def findings(where, code):
 @cases({name: f for name, f in faults.items() if 'unseen' not in f}, turns=120)
 def found(name, f):
     listed, _ = findings(built(name, f['plugin'], f['edits']), 4)
-    file, words = pathlib.Path(f['breaks'][0]).name, f['breaks'][1]
-    check(any(words in x['rule'] and file in x['rule'] for _, x in listed),
-          f'{f["what"]}: nothing cites {file}, {words!r}: ' + '; '.join(f'{t}: {x["sentence"]} ({x["rule"]})' for t, x in listed))
+    check(any(words in x['rule'] and pathlib.Path(file).name in x['rule'] for _, x in listed for file, words in sentences(f)),
+          f'{f["what"]}: nothing cites {sentences(f)}: ' + '; '.join(f'{t}: {x["sentence"]} ({x["rule"]})' for t, x in listed))
 
 
 @cases(sorted({f['plugin'] for f in faults.values()}), turns=32)
