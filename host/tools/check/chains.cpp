@@ -54,7 +54,7 @@ class ChainCheck {
   Status run() {
     for (uint32_t c = 0; c < ops_.front()->n_cases; ++c) {
       if (runs_.late()) {
-        log_.unchecked("chains that begin with another case: there was no time (--seconds)");
+        log_.no_time("chains that begin with another case");
         break;
       }
       const galley_op_case& example = *ops_.front()->cases[c];

@@ -20,6 +20,8 @@ struct Finding {
   double size = INFINITY;  ///< of a difference: a share of what is right, or of a bound
 };
 
+inline constexpr const char* kNoTime = ": there was no time (--seconds)";
+
 /// What a test has held and found.
 struct TestResult {
   std::string name;               ///< "op gelu"
@@ -44,6 +46,8 @@ class TestLog {
   void find(Finding finding);
   void find(const std::string& where, const std::string& sentence, const char* rule) { find({where, sentence, rule}); }
   void unchecked(const std::string& why);
+  /// That this was left out for want of time.
+  void no_time(const std::string& what) { unchecked(what + kNoTime); }
   void test(const std::string& name);
   /// What is done now, in which a plugin may end the process: it breaks `rule` then. Without arguments: that is over.
   void doing(const std::string& where = "", const char* rule = "");

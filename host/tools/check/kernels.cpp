@@ -32,11 +32,9 @@ class KernelCheck {
   Status run() {
     uint32_t done = 0;
     for (; done < op_.n_cases && !runs_.late(2); ++done) TRY_STATUS(check_case(*op_.cases[done]));
-    if (done < op_.n_cases)
-      log_.unchecked(std::to_string(op_.n_cases - done) + " of " + std::to_string(op_.n_cases) + " cases: there was no time (--seconds)");
-    if (left_out_ > 0)
-      log_.unchecked(std::to_string(left_out_) + " times a case in another size, in 16 bit or with ties: there was no time (--seconds)");
-    if (hurried_ > 0) log_.unchecked(std::to_string(hurried_) + " runs in all ways: there was no time (--seconds)");
+    if (done < op_.n_cases) log_.no_time(std::to_string(op_.n_cases - done) + " of " + std::to_string(op_.n_cases) + " cases");
+    if (left_out_ > 0) log_.no_time(std::to_string(left_out_) + " times a case in another size, in 16 bit or with ties");
+    if (hurried_ > 0) log_.no_time(std::to_string(hurried_) + " runs in all ways");
     runs_.end("case of '" + std::string(op_.name) + "'");
     return ok();
   }

@@ -31,12 +31,14 @@ std::string test_text(const TestResult& test, const std::string& again, const ch
 
 std::string summary_text(const std::vector<TestResult>& tests, const char* red, const char* plain) {
   std::string out;
-  int64_t unchecked = 0;
+  int64_t unchecked = 0, no_time = 0;
   for (const TestResult& test : tests)
     for (const std::string& what : test.unchecked) {
       out += "not checked: " + test.name + ": " + what + "\n";
       ++unchecked;
+      no_time += what.ends_with(kNoTime);
     }
+  if (no_time > 0) out += "for want of time, " + std::to_string(no_time) + " of these: a larger --seconds looks at them\n";
   const int64_t findings = findings_of(tests);
   return out + counted(static_cast<int64_t>(tests.size()), "test") + ", " + std::to_string(unchecked) +
          " not checked: " + (findings ? red + counted(findings, "finding") + plain : std::string("nothing found")) + "\n";
