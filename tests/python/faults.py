@@ -22,7 +22,8 @@ def text_of(file):
 
 
 def sentences(f):
-    return [f['breaks']] + ([f['too']] if 'too' in f else [])
+    """What a finding may cite, as files and words."""
+    return [f[key] for key in ('breaks', 'too') if key in f]
 
 
 @case

@@ -66,7 +66,7 @@ def what_is_in_them():
     program = ('bin/galley', 'lib/galley/galley', 'lib/galley/plugins/adamw/adamw.so', 'lib/galley/models/families/llama.lua', 'share/man/man1/galley.1.gz',
                'share/man/man1/galley-train.1.gz', 'share/galley/scripts/quickstart.lua', 'share/doc/galley/copyright')
     sdk = ('include/galley/abi.h', 'lib/cmake/galley-sdk/galley-sdk-config.cmake', 'lib/pkgconfig/galley-sdk.pc', 'lib/galley/templates/op/cuda.cu',
-           'lib/galley/emulated/cuda-emulated/cuda-emulated.so', 'share/doc/galley-sdk/copyright', 'share/doc/galley/sdk/GUIDE.md')
+           'lib/galley/emulated/cuda-emulated/cuda-emulated.so', 'share/doc/galley-sdk/copyright', 'share/doc/galley/sdk/GUIDE.md', 'share/doc/galley/sdk/LICENSE')
     for package, names in (('galley', program), ('galley-sdk', sdk)):
         for name in names:
             check(any(x.split(' -> ')[0] == f'./usr/{name}' for x in listed[package]), f'{package} has no {name}')

@@ -60,7 +60,7 @@ def said_to_pkg_config(variable):
     """A folder that the installed SDK names to pkg-config."""
     install()
     said = next((outside / 'prefix').rglob('galley-sdk.pc')).read_text()
-    return outside / 'prefix' / re.search(rf'^{variable}=\$\{{(?:prefix|includedir)\}}/(.*)$', said, re.M)[1]
+    return outside / 'prefix' / re.search(rf'^{variable}=\$\{{prefix\}}/(.*)$', said, re.M)[1]
 
 
 def emulated_gpu():

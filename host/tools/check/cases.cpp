@@ -168,7 +168,8 @@ std::vector<OtherSize> with_ties(Plugins& plugins, const LoneNode& node, const g
   const auto packs = [&](const Registered<galley_format>& format) {
     return format.table->pack_op && galley_same_text(format.table->pack_op, node.op->name);
   };
-  if (std::ranges::none_of(plugins.formats(), packs) || !node.inputs[0] || node.inputs[0]->dtype != GALLEY_F32) return out;
+  if (node.inputs.empty() || !node.inputs[0] || node.inputs[0]->dtype != GALLEY_F32) return out;
+  if (std::ranges::none_of(plugins.formats(), packs)) return out;
   // The largest codes of 4 and 8 bit, with and without sign; of BF16 what it has half of; of FP8.
   for (const int most : {7, 8, 15, 127, 256, 448}) {
     std::vector<double> numbers(static_cast<size_t>(node.inputs[0]->count()));

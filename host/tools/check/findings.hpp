@@ -20,6 +20,7 @@ struct Finding {
   double size = INFINITY;  ///< of a difference: a share of what is right, or of a bound
 };
 
+/// With which all that was left out for want of time ends.
 inline constexpr const char* kNoTime = ": there was no time (--seconds)";
 
 /// What a test has held and found.
